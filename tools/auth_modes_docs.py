@@ -31,8 +31,8 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     yield ""
     yield "| | |"
     yield "|---|---|"
-    if mode.integration:
-        yield f"| the integration has | {_names(mode.integration)}, as registered at the provider |"
+    if mode.integration_keys:
+        yield f"| the integration has | {_names(mode.integration_keys)}, as registered at the provider |"
     if mode.redirects:
         yield "| the end user | is sent to the provider to consent |"
     elif mode.typed_fields:

@@ -40,7 +40,7 @@ class ModeFormat:
     """Fields that the end user fills in if the entry declares no `credentials`."""
     client_auth_methods: tuple[str, ...] = ("basic", "body", "custom", "none")
     """Values of `token_request_auth_method` that the mode supports."""
-    integration: tuple[str, ...] = ()
+    integration_keys: tuple[str, ...] = ()
     """Keys of the integration for the client or app that the operator registered at the provider."""
     optional_integration_keys: tuple[str, ...] = ()
     """Further keys of the integration, which are optional: to fill placeholders, to assume an AWS role, or to replace
@@ -72,7 +72,7 @@ _ID_OR_SECRET_METHODS: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
 # The fields that both MCP modes read. They always use PKCE, and refresh at the token URL. Only MCP_OAUTH2 reads `issuer`:
 # for MCP_OAUTH2_GENERIC, the server's metadata has it.
-_DISCOVERED: Final = tuple(
+_MCP_FIELDS: Final = tuple(
     key
     for key in (*_GRANT, *_RESPONSE)
     if key not in {"issuer", "disable_pkce", "refresh_url", "require_client_certificate"}
@@ -85,7 +85,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             required_fields=("authorization_url", "token_url"),
             optional_fields=(*_GRANT, *_RESPONSE, "additional_steps"),
-            integration=_CLIENT_KEYS,
+            integration_keys=_CLIENT_KEYS,
             redirects=True,
             needs_client=True,
             exchanges_code=True,
@@ -106,7 +106,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             members=("oauth_token", "oauth_token_secret"),
             required_fields=("request_url", "authorization_url", "token_url"),
             optional_fields=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
-            integration=_CLIENT_KEYS,
+            integration_keys=_CLIENT_KEYS,
             redirects=True,
             needs_client=True,
         ),
@@ -130,7 +130,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             required_fields=("authorization_url", "token_url"),
             optional_fields=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
-            integration=APP_KEYS,
+            integration_keys=APP_KEYS,
             redirects=True,
             optional_integration_keys=_CLIENT_KEYS,
             needs_app=True,
@@ -140,7 +140,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             required_fields=("authorization_url", "token_url", "installation_token_url"),
             optional_fields=("installation_access_url", *_GRANT, "jwt"),
-            integration=(*_CLIENT_KEYS, *APP_KEYS),
+            integration_keys=(*_CLIENT_KEYS, *APP_KEYS),
             redirects=True,
             needs_client=True,
             needs_app=True,
@@ -152,7 +152,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             members=("token_id", "token_secret"),
             optional_fields=("signature_method",),
             typed_fields=("token_id", "token_secret"),
-            integration=_CLIENT_KEYS,
+            integration_keys=_CLIENT_KEYS,
         ),
         "TWO_STEP": ModeFormat(
             "What the end user enters is exchanged for a token, in one request or in several.",
@@ -201,7 +201,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "The end user installs the operator's plugin at the provider; the plugin's own key works for every installation.",
             placeholders=LOGIN_PLACEHOLDERS,
             optional_fields=("redirect_uri_metadata",),
-            integration=("app_link", *_CLIENT_KEYS),
+            integration_keys=("app_link", *_CLIENT_KEYS),
             redirects=True,
             needs_client=True,
         ),
@@ -209,16 +209,16 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "A known MCP server: OAuth 2.0 whose client may register itself (RFC 7591).",
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             required_fields=("authorization_url", "token_url"),
-            optional_fields=("registration_url", "client_registration", "issuer", *_DISCOVERED),
+            optional_fields=("registration_url", "client_registration", "issuer", *_MCP_FIELDS),
             client_auth_methods=_ID_OR_SECRET_METHODS,
-            integration=_CLIENT_KEYS,
+            integration_keys=_CLIENT_KEYS,
             redirects=True,
             exchanges_code=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(
             "Any MCP server: the end user enters its URL, and the server describes the rest (RFC 9728, RFC 8414, RFC 7591).",
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
-            optional_fields=("client_registration", *_DISCOVERED),
+            optional_fields=("client_registration", *_MCP_FIELDS),
             client_auth_methods=_ID_OR_SECRET_METHODS,
             redirects=True,
             optional_integration_keys=_CLIENT_KEYS,

@@ -44,8 +44,8 @@ def brand_icon(name: str) -> BrandIcon | None:
         for line in lines:
             names, _, icon_fields = line.partition("\t")
             if name in names.split():
-                color, _, drawing = icon_fields.rstrip("\n").partition("\t")
-                return BrandIcon(color, drawing)
+                color, _, path_data = icon_fields.rstrip("\n").partition("\t")
+                return BrandIcon(color, path_data)
     return None
 
 

@@ -117,8 +117,8 @@ def _has_dot_segment(template: str) -> bool:
     Percent-encoded dots, slashes and backslashes count too.
     """
     path = template.partition("?")[0].rpartition("://")[2]
-    steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
-    return any(step.partition(";")[0] in {".", ".."} for step in steps)
+    segments = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
+    return any(segment.partition(";")[0] in {".", ".."} for segment in segments)
 
 
 def _text_faults(provider: Provider) -> Iterator[Finding]:
@@ -138,17 +138,17 @@ def _text_faults(provider: Provider) -> Iterator[Finding]:
 def _header_name_faults(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
     seen_names: set[str] = set()
     for name in fields:
-        folded = name.lower()
+        lower_name = name.lower()
         if not is_token(name):
             yield (*place, name), f"{name!r} is not a valid name of a header field"
-        elif folded in _NOT_FOR_ENTRIES:
+        elif lower_name in _NOT_FOR_ENTRIES:
             yield (
                 (*place, name),
                 f"{name} cannot be set by an entry, since the gateway writes or drops it; leave it out",
             )
-        elif folded in seen_names:
+        elif lower_name in seen_names:
             yield (*place, name), f"{name} is given twice, in different case; keep one"
-        seen_names.add(folded)
+        seen_names.add(lower_name)
 
 
 def _exchanges_code(provider: Provider) -> bool:
@@ -341,8 +341,8 @@ def _account_faults(provider: Provider) -> Iterator[Finding]:
 def _alternative_faults(provider: Provider) -> Iterator[Finding]:
     known_fields = (*URL_FIELDS, "proxy.base_url")
     for key in provider.alternatives:
-        main = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
+        field_template = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
         if key not in known_fields:
             yield ("alternatives", key), f"there is no URL field {key!r}; use one of {', '.join(known_fields)}"
-        elif main is None:
+        elif field_template is None:
             yield ("alternatives", key), f"{key} itself is missing; alternatives need it"

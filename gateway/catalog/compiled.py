@@ -1,9 +1,9 @@
 """Caches the checked entries of a large folder in one file, which loads in milliseconds.
 
-Without it, a thousand YAML files take a second to load. The first line of the cache file has a digest of its sources:
-every YAML file, the earlier folders, and the code that checks entries. If a source changes, the digest differs and the
-file is built again; its age does not matter. The first line also lists the auth modes and scripts that the entries use:
-a process reads the file only if it has all of them. The file holds only JSON, nothing executable.
+Without the cache file, a thousand YAML files take a second to load. The first line of the cache file has a digest of its
+sources: every YAML file, the earlier folders, and the code that checks entries. If a source changes, the digest differs
+and the cache file is built again; its age does not matter. The first line also lists the auth modes and scripts that the
+entries use. A process that lacks one of them does not read the cache file. The file holds only JSON, nothing executable.
 """
 
 import hashlib
@@ -53,14 +53,14 @@ def load(folder: Path, key: str, external_names: ExternalNames) -> dict[str, byt
     key, if other users can write the file, or if an entry uses an auth mode or a script that is not in
     `external_names`.
     """
-    for place in _cache_paths(folder):
+    for path in _cache_paths(folder):
         try:
-            if not _is_trusted(place):
+            if not _is_trusted(path):
                 continue
-            line, _, body = place.read_bytes().partition(b"\n")
-            head = json.loads(line)
-            if (head["key"], head["sha256"]) != (key, hashlib.sha256(body).hexdigest()) or not _are_known(
-                head, external_names
+            line, _, body = path.read_bytes().partition(b"\n")
+            header = json.loads(line)
+            if (header["key"], header["sha256"]) != (key, hashlib.sha256(body).hexdigest()) or not _are_known(
+                header, external_names
             ):
                 continue
         except (OSError, ValueError, KeyError, TypeError):
@@ -76,12 +76,12 @@ def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
     If `folder` cannot be written, the file is saved in the user's cache folder. If that fails too, nothing is saved.
     """
     body = b"".join(name.encode() + b"\t" + content + b"\n" for name, content in entries.items())
-    head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used_names(entries)}
-    text = json.dumps(head).encode() + b"\n" + body
-    for place in _cache_paths(folder):
+    header = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used_names(entries)}
+    text = json.dumps(header).encode() + b"\n" + body
+    for path in _cache_paths(folder):
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _write(place, text)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, text)
         except OSError:
             continue
         return
@@ -94,9 +94,9 @@ def _used_names(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     return {"modes": sorted({entry["auth_mode"] for entry in entry_values}), "scripts": sorted(scripts)}
 
 
-def _are_known(head: Mapping[str, Sequence[str]], external_names: ExternalNames) -> bool:
-    return set(head["modes"]) <= set(external_names.modes) and (
-        external_names.scripts is None or set(head["scripts"]) <= set(external_names.scripts)
+def _are_known(header: Mapping[str, Sequence[str]], external_names: ExternalNames) -> bool:
+    return set(header["modes"]) <= set(external_names.modes) and (
+        external_names.scripts is None or set(header["scripts"]) <= set(external_names.scripts)
     )
 
 
@@ -110,25 +110,25 @@ def _cache_paths(folder: Path) -> Iterator[Path]:
     yield home / "integration-gateway" / f"catalog-{digest}.jsonl"
 
 
-def _is_trusted(place: Path) -> bool:
-    """Return whether only this user or root can have written the file `place`.
+def _is_trusted(path: Path) -> bool:
+    """Return whether only this user or root can have written the file `path`.
 
     A file that others can write is not read, because the entries decide where credentials are sent.
     """
-    status = place.stat()
+    status = path.stat()
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
 
 
-def _write(place: Path, text: bytes) -> None:
+def _write(path: Path, text: bytes) -> None:
     """Replace the file atomically, so that other processes never read an incomplete file."""
     import tempfile
 
-    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_FILE_NAME}-")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_FILE_NAME}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text)
             os.fchmod(file.fileno(), 0o644)
-        Path(name).replace(place)
+        Path(name).replace(path)
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise

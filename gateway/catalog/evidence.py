@@ -106,14 +106,14 @@ def overall_provenance(values: Mapping[str, Any]) -> str | None:
     levels = [evidence[name]["level"] for name in _DECIDING_GROUPS if name in evidence]
     if levels:
         return {"assumed": "unconfirmed"}.get(lowest_level := weakest(iter(levels)), lowest_level)
-    stated: str | None = values.get("provenance")
-    return "unconfirmed" if stated == "reviewed" else stated
+    own_provenance: str | None = values.get("provenance")
+    return "unconfirmed" if own_provenance == "reviewed" else own_provenance
 
 
 def all_sources(values: Mapping[str, Any]) -> list[str]:
     """Return all sources of an entry, sorted by name."""
-    of_groups = [source for group in values.get("evidence", {}).values() for source in group.get("sources", ())]
-    return sorted({*of_groups, *values.get("sources", ())})
+    group_sources = [source for group in values.get("evidence", {}).values() for source in group.get("sources", ())]
+    return sorted({*group_sources, *values.get("sources", ())})
 
 
 def inheritable_evidence(inherited: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _sentence(group: GroupEvidence) -> str:
         text += f"; {', '.join(higher_levels)}"
     if group.sources:
         text += f" ({', '.join(group.sources)}" + (f"; read {group.date})" if group.date else ")")
-    differs = "".join(f" {field} differs from most sources: {reason}." for field, reason in group.differs.items())
-    return f"{text if lowest_fields else text[:1].upper() + text[1:]}.{differs}"
+    differences = "".join(f" {field} differs from most sources: {reason}." for field, reason in group.differs.items())
+    return f"{text if lowest_fields else text[:1].upper() + text[1:]}.{differences}"
 
 
 def open_fields(evidence: EntryEvidence | None) -> Iterator[tuple[str, str, str]]:

@@ -48,9 +48,9 @@ class InheritedEntries:
         """Return the values of the entry called `name`, including all inherited values. Raises CannotInherit."""
         return self._resolve(name, ())
 
-    def _resolve(self, name: str, heirs: tuple[str, ...]) -> Values:
-        if name in heirs:
-            cycle = " ▸ ".join((*heirs[heirs.index(name) :], name))
+    def _resolve(self, name: str, inheriting_names: tuple[str, ...]) -> Values:
+        if name in inheriting_names:
+            cycle = " ▸ ".join((*inheriting_names[inheriting_names.index(name) :], name))
             raise CannotInherit(f"{cycle} is a cycle of aliases; remove the alias from one of them")
         if name not in self._merged:
             own_values = self._own_entries[name]
@@ -58,15 +58,15 @@ class InheritedEntries:
             self._merged[name] = (
                 own_values
                 if base is None
-                else _override_base(self._base_values(name, base, (*heirs, name)), own_values)
+                else _override_base(self._base_values(name, base, (*inheriting_names, name)), own_values)
             )
         return self._merged[name]
 
-    def _base_values(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
+    def _base_values(self, name: str, base: Any, inheriting_names: tuple[str, ...]) -> Values:
         if not isinstance(base, str):
             raise CannotInherit("must be the name of another entry")
         if base != name and base in self._own_entries:
-            base_values = self._resolve(base, heirs)
+            base_values = self._resolve(base, inheriting_names)
         elif base in self._earlier_entries:
             base_values = self._earlier_entries[base]
         else:
@@ -81,27 +81,27 @@ def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
 
     A group of evidence is inherited unchanged, and only if the inheriting entry sets none of the group's fields.
     """
-    inherited_group = merge(base, {key: value for key, value in own_values.items() if key != EVIDENCE})
+    merged_values = merge(base, {key: value for key, value in own_values.items() if key != EVIDENCE})
     own_evidence = own_values.get(EVIDENCE)
-    if isinstance(inherited := base.get(EVIDENCE), Mapping):
-        inherited_group[EVIDENCE] = inheritable_evidence(inherited, own_values)
+    if isinstance(base_evidence := base.get(EVIDENCE), Mapping):
+        merged_values[EVIDENCE] = inheritable_evidence(base_evidence, own_values)
     if isinstance(own_evidence, Mapping):
-        groups = {**inherited_group.get(EVIDENCE, {}), **own_evidence}
-        inherited_group[EVIDENCE] = {name: group for name, group in groups.items() if group is not None}
+        groups = {**merged_values.get(EVIDENCE, {}), **own_evidence}
+        merged_values[EVIDENCE] = {name: group for name, group in groups.items() if group is not None}
     elif own_evidence is not None:
-        inherited_group[EVIDENCE] = own_evidence
-    return inherited_group
+        merged_values[EVIDENCE] = own_evidence
+    return merged_values
 
 
-def merge(base: Values, heir: Values) -> dict[str, Any]:
-    """Return `base` overridden by `heir`. Mappings are merged, other values are replaced, and None removes a key."""
+def merge(base: Values, own_values: Values) -> dict[str, Any]:
+    """Return `base` overridden by `own_values`. Mappings are merged, other values are replaced, and None removes a key."""
     result = dict(base)
-    for key, value in heir.items():
+    for key, value in own_values.items():
         if value is None:
             result.pop(key, None)
         elif isinstance(value, Mapping):
-            inherited = result.get(key)
-            result[key] = merge(inherited if isinstance(inherited, Mapping) else {}, value)
+            base_value = result.get(key)
+            result[key] = merge(base_value if isinstance(base_value, Mapping) else {}, value)
         else:
             result[key] = value
     return result
@@ -110,7 +110,8 @@ def merge(base: Values, heir: Values) -> dict[str, Any]:
 # ── From the values of one entry to a `Provider`. First pydantic checks the fields, then `catalog.checks` checks the
 # rest. A fault is a pair: the place in the file, and a message.
 
-# Fields that the later checks read: with a fault in one, or a typo in a key, they would call correct placeholders faulty.
+# The later checks read these fields. If one of them is faulty, or its key has a typo, these checks do not run: they would
+# report correct placeholders as faulty.
 _READ_BY_CHECKS: Final = frozenset(
     {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
     | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
@@ -146,11 +147,11 @@ def _valid_part(values: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Pr
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
-    part = _REQUIRED_DEFAULTS | copy.deepcopy(dict(values))
+    valid_values = _REQUIRED_DEFAULTS | copy.deepcopy(dict(values))
     for error in errors:
-        _remove(part, error["loc"])
+        _remove(valid_values, error["loc"])
     try:
-        return Provider.model_validate(_REQUIRED_DEFAULTS | part)
+        return Provider.model_validate(_REQUIRED_DEFAULTS | valid_values)
     except ValidationError:
         return None
 
@@ -184,14 +185,14 @@ def _fault_text(error: ErrorDetails, path: Sequence[int | str]) -> str:
     return f"{_dotted_path(path)}{colon} {pydantic_message(error, 'yaml')}"
 
 
-_OF_INTEGRATIONS: Final = frozenset(
+_INTEGRATION_KEYS: Final = frozenset(
     {"client_id", "client_secret", "webhook_secret", "app_id", "app_link", "private_key"}
 )
 
 
 def _misplaced_key_hint(key: str, value: object) -> str:
     """Return the end of a message about a top-level key that belongs elsewhere; empty for any other key."""
-    if key in _OF_INTEGRATIONS:
+    if key in _INTEGRATION_KEYS:
         return "; it belongs to an integration in gateway.yaml"
     if isinstance(value, dict) and {"auth_mode", "display_name"} & value.keys():
         return (
@@ -273,7 +274,7 @@ def _inheritance_depth(name: str, own_entries: Mapping[str, Values]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _FolderReading:
-    heirs: InheritedEntries
+    inherited_entries: InheritedEntries
     external_names: ExternalNames
     faulty_names: set[str]
 
@@ -291,17 +292,17 @@ class _FolderReading:
             for place, message in entry_faults
             if document is not None
         }
-        in_order = sorted({*faults, *known_faults}, key=lambda fault: (fault.line, fault.message))
-        return CatalogEntry(path.stem, path, None, tuple(in_order))
+        sorted_faults = sorted({*faults, *known_faults}, key=lambda fault: (fault.line, fault.message))
+        return CatalogEntry(path.stem, path, None, tuple(sorted_faults))
 
     def _checked_provider(self, name: str, value: Any) -> tuple[Provider | None, Sequence[Finding]]:
         if not isinstance(value, Mapping) or value.get(ALIAS_KEY) is None:
             return parse_provider(name, value, self.external_names)
         try:
-            merged = self.heirs.merged_values(name)
+            merged_values = self.inherited_entries.merged_values(name)
         except CannotInherit as fault:
             return None, [((ALIAS_KEY,), f"{ALIAS_KEY}: {fault}")]
-        provider, parse_faults = parse_provider(name, merged, self.external_names)
+        provider, parse_faults = parse_provider(name, merged_values, self.external_names)
         if parse_faults and value[ALIAS_KEY] in self.faulty_names:
             return None, [
                 ((ALIAS_KEY,), f"the entry {value[ALIAS_KEY]!r}, from which this entry inherits, also has faults")

@@ -144,8 +144,8 @@ def _patterns(
     is_open = False
     port = ANY_PORT if isinstance(url.port, Name) else int(url.port) if url.port else None
     pieces: tuple[Piece, ...] = (url.whole_base_url,) if url.whole_base_url is not None else url.host
-    with_defaults = [ending for ending in _joined_endings(pieces, {**known_endings, **defaults}) if ending[1]]
-    for host_ending, is_whole in (*_joined_endings(pieces, known_endings), *with_defaults):
+    default_endings = [ending for ending in _joined_endings(pieces, {**known_endings, **defaults}) if ending[1]]
+    for host_ending, is_whole in (*_joined_endings(pieces, known_endings), *default_endings):
         text = host_ending
         if url.whole_base_url is not None:
             text, port = _authority(host_ending)
@@ -201,11 +201,11 @@ def _endings(pattern: str) -> Sequence[Ending]:
     for piece in _PART.finditer(pattern):
         if piece["odd"]:
             return _UNKNOWN
-        plain = piece["choices"] if piece["char"] is None else piece["char"]
-        if plain is None or piece["times"] not in {None, "?"}:
+        literal_text = piece["choices"] if piece["char"] is None else piece["char"]
+        if literal_text is None or piece["times"] not in {None, "?"}:
             parts.append(_UNKNOWN)
             continue
-        texts = plain.replace("\\", "").lower().split("|")
+        texts = literal_text.replace("\\", "").lower().split("|")
         parts.append([(text, True) for text in (*texts, *([""] if piece["times"] else []))])
     return tuple(_concatenated_endings(parts))
 
@@ -218,15 +218,17 @@ def _may_leave_host(pattern: str) -> bool:
     ``https://attacker.test/.example.com``.
     """
     scheme = _SCHEME.match(pattern)
-    may_leave, slash = False, False
+    may_leave, may_have_slash = False, False
     for piece in _PART.finditer(pattern, scheme.end() if scheme else 0):
-        plain = piece["choices"] if piece["char"] is None else piece["char"]
-        slash = slash or (
-            "/" in plain if plain is not None else _matches_slash(piece[0].removesuffix(piece["times"] or ""))
+        literal_text = piece["choices"] if piece["char"] is None else piece["char"]
+        may_have_slash = may_have_slash or (
+            "/" in literal_text
+            if literal_text is not None
+            else _matches_slash(piece[0].removesuffix(piece["times"] or ""))
         )
         # A part that can be any text ends the search: the known ending begins after this part.
-        if plain is None or piece["times"] not in {None, "?"}:
-            may_leave = may_leave or slash
+        if literal_text is None or piece["times"] not in {None, "?"}:
+            may_leave = may_leave or may_have_slash
     return may_leave
 
 
@@ -241,10 +243,10 @@ def _concatenated_endings(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     """Return the possible endings of the concatenated `parts`. The search starts at the last part."""
     endings: list[Ending] = [("", True)]
     for part in reversed(parts):
-        further_endings = [
+        longer_endings = [
             (text + ending_text, is_whole) for ending_text, can_grow in endings if can_grow for text, is_whole in part
         ]
-        endings = list(dict.fromkeys([*(ending for ending in endings if not ending[1]), *further_endings]))
+        endings = list(dict.fromkeys([*(ending for ending in endings if not ending[1]), *longer_endings]))
         if len(endings) > _MAX_ENDINGS:
             return list(_UNKNOWN)
     return endings

@@ -75,15 +75,15 @@ def lint(
             CatalogFault(document.file_and_line(*place), message, "warning") for place, message in findings
         ]
         faults += sorted(warnings_of_entry, key=lambda fault: (fault.line, fault.message))
-    with_operations = [folder for folder in folders if (folder / FOLDER).is_dir()]
-    if with_operations:
+    folders_with_operations = [folder for folder in folders if (folder / FOLDER).is_dir()]
+    if folders_with_operations:
         all_entries = [*(read_folders(base_folders, scripts=scripts, modes=modes)[0] if base_folders else ()), *entries]
         providers = {
             entry.name: Provider.model_validate_json(entry.content)
             for entry in all_entries
             if entry.content is not None
         }
-        for folder in with_operations:
+        for folder in folders_with_operations:
             faults += operation_faults(folder, providers, resources.folder("catalog"))
     return faults
 
@@ -216,15 +216,16 @@ def _example_warnings(provider: Provider) -> Iterator[Finding]:
 
     An end user enters values that are similar to the examples, so these values would fail too.
     """
-    forms = provider.connection_config
+    settings = provider.connection_config
     config = {
-        name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
+        name: setting.example or setting.default_value or next(iter(setting.enum or ()), "")
+        for name, setting in settings.items()
     }
     for place, template in url_templates(provider):
         names = placeholders(template)
         sample_values = {name: "x" for name in names if not name.startswith("connectionConfig.")}
         try:
-            render_url(template, {name: value for name, value in config.items() if value}, forms, sample_values)
+            render_url(template, {name: value for name, value in config.items() if value}, settings, sample_values)
         except Unresolved:
             continue  # a setting has no example, for instance because the provider returns the setting's value
         except BadValue as fault:

@@ -109,10 +109,10 @@ def cursor_after(name: str) -> str:
 def name_in(cursor: str) -> str:
     """Return the name in a cursor that `cursor_after` returned. Raises ValueError for any other text."""
     try:
-        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+        decoded = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as fault:
         raise ValueError("not a cursor") from fault
-    prefix, _, name = raw.partition(":")
+    prefix, _, name = decoded.partition(":")
     if prefix != "after" or cursor_after(name) != cursor:
         raise ValueError("not a cursor")
     return name
@@ -131,8 +131,8 @@ _LISTINGS: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
 
 def _build_row(provider: dict[str, Any]) -> _Row:
     categories = frozenset(category.casefold() for category in provider["categories"])
-    words = "\n".join((provider["name"], provider["display_name"], *provider["categories"])).casefold()
-    return _Row(provider["name"], _json(provider), words, categories, provider["auth_mode"])
+    search_text = "\n".join((provider["name"], provider["display_name"], *provider["categories"])).casefold()
+    return _Row(provider["name"], _json(provider), search_text, categories, provider["auth_mode"])
 
 
 def _with_etag(content: bytes) -> ListingBody:

@@ -59,15 +59,15 @@ class Providers(Mapping[str, Provider]):
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self.contents = dict(sorted(contents.items()))
-        self._built: dict[str, Provider] = {}
+        self._parsed: dict[str, Provider] = {}
 
     def __getitem__(self, name: str) -> Provider:
-        provider = self._built.get(name)
+        provider = self._parsed.get(name)
         if provider is None:
             provider = Provider.model_validate_json(self.contents[name])
-            if len(self._built) >= MAX_PARSED:
-                self._built.clear()
-            self._built[name] = provider
+            if len(self._parsed) >= MAX_PARSED:
+                self._parsed.clear()
+            self._parsed[name] = provider
         return provider
 
     def __iter__(self) -> Iterator[str]:
@@ -123,10 +123,15 @@ class Catalog:
 
         Names that `other_catalog` does not have are ignored.
         """
-        taken_over = {name: other_catalog.providers.contents[name] for name in names if name in other_catalog.providers}
-        paths = {name: other_catalog._paths[name] for name in taken_over}
+        other_contents = {
+            name: other_catalog.providers.contents[name] for name in names if name in other_catalog.providers
+        }
+        paths = {name: other_catalog._paths[name] for name in other_contents}
         return Catalog(
-            self.providers.contents | taken_over, paths | self._paths, self.faulty - set(taken_over), self.folders_state
+            self.providers.contents | other_contents,
+            paths | self._paths,
+            self.faulty - set(other_contents),
+            self.folders_state,
         )
 
     def names_in_folders(self, folders: Sequence[Path]) -> frozenset[str]:
@@ -196,7 +201,7 @@ def load_catalog(
     contents: dict[str, bytes] = {}
     paths: dict[str, str] = {}
     keys: list[str] = []
-    faulty: set[str] = set()
+    faulty_names: set[str] = set()
     faults: list[CatalogFault] = []
     for folder in folders:
         files, folder_faults = entry_files(folder)
@@ -205,12 +210,12 @@ def load_catalog(
             paths[name] = path
             faults += entry_faults
             if content is None:
-                faulty.add(name)
+                faulty_names.add(name)
                 contents.pop(name, None)
             else:
-                faulty.discard(name)
+                faulty_names.discard(name)
                 contents[name] = content
-    catalog = Catalog(contents, paths, faulty, folders_state)
+    catalog = Catalog(contents, paths, faulty_names, folders_state)
     if faults:
         raise CatalogFaults(faults, catalog)
     return catalog
@@ -234,12 +239,12 @@ def read_folders(
     faults: list[CatalogFault] = []
     for folder in (*base_folders, *folders):
         files, folder_faults = entry_files(folder)
-        read_here = read_entries(files, external_names, EntryValues(contents))
-        contents |= {entry.name: entry.content for entry in read_here if entry.content is not None}
+        folder_entries = read_entries(files, external_names, EntryValues(contents))
+        contents |= {entry.name: entry.content for entry in folder_entries if entry.content is not None}
         if folder in folders:
             faults += folder_faults
-            faults += [fault for entry in read_here for fault in entry.faults]
-            entries += read_here
+            faults += [fault for entry in folder_entries for fault in entry.faults]
+            entries += folder_entries
     return entries, faults
 
 

@@ -42,12 +42,12 @@ def operation_faults(
     `providers`: all entries of the catalog, by name. `shipped`: a second catalog folder, whose files ``same_as`` can
     also name; None: no second folder.
     """
-    place = folder / FOLDER
-    if not place.is_dir():
+    operations_folder = folder / FOLDER
+    if not operations_folder.is_dir():
         return []
     files: dict[str, OperationFile] = {}
     faults: list[CatalogFault] = []
-    for path in sorted(place.iterdir()):
+    for path in sorted(operations_folder.iterdir()):
         if path.name.startswith("."):
             continue
         if path.suffix != FILE_ENDING:
@@ -98,17 +98,17 @@ def _header_faults(
 
 def _base_url_faults(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
     """Yield a fault if the entry's base URL plus the prefix is not the base URL that the source states."""
-    stated = header.get("base_url")
-    if not stated:
+    stated_url = header.get("base_url")
+    if not stated_url:
         yield "does not say the base_url of its source"
         return
     host, path = _host_and_path(provider.proxy.base_url)
-    their_host, their_path = _host_and_path(stated)
-    if not (_matches(host, their_host) or _matches(their_host, host) or HOST_EXCEPTIONS.get(name) == their_host):
-        yield f"base_url has the host {their_host}, the entry has {host}"
+    stated_host, stated_path = _host_and_path(stated_url)
+    if not (_matches(host, stated_host) or _matches(stated_host, host) or HOST_EXCEPTIONS.get(name) == stated_host):
+        yield f"base_url has the host {stated_host}, the entry has {host}"
     joined_path = (path + _SETTING.sub(_ANY_TEXT, header.get("prefix", ""))).rstrip("/")
-    if joined_path != their_path:
-        yield f"the entry's base URL and the prefix make the path {joined_path or '/'}, base_url has {their_path or '/'}"
+    if joined_path != stated_path:
+        yield f"the entry's base URL and the prefix make the path {joined_path or '/'}, base_url has {stated_path or '/'}"
 
 
 def _host_and_path(url: str) -> tuple[str, str]:
@@ -174,14 +174,14 @@ def _path_faults(path: str) -> Iterator[str]:
     if "://" in path:
         match = _ORIGIN.match(path)
         origin, path_below_origin = (match[0], path[match.end() :]) if match else ("", "")
-    bare = _PLACEHOLDER.sub("x", path_below_origin)
+    path_without_placeholders = _PLACEHOLDER.sub("x", path_below_origin)
     if (
-        not _PATH.fullmatch(bare)
-        or "{" in bare
-        or "}" in bare
+        not _PATH.fullmatch(path_without_placeholders)
+        or "{" in path_without_placeholders
+        or "}" in path_without_placeholders
         or "//" in path_below_origin
         or "}{" in path_below_origin
     ):
         yield f"{path!r} is not a path template, such as /users/{{id}} or https://upload.example.com/files"
-    elif any(segment.strip(".") == "" and segment for segment in bare.split("/")):
+    elif any(segment.strip(".") == "" and segment for segment in path_without_placeholders.split("/")):
         yield f"{path!r} has a '.' or '..' segment{' at ' + origin if origin else ''}"

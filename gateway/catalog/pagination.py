@@ -76,15 +76,15 @@ def paging_schemes(
     by_post = is_requested_by_post(kind, fields.get("in_body"))
     if by_post and not options.posted:
         raise InvalidPagination("says that the list is requested by POST, but this request has another method")
-    applicable = [
+    applicable_schemes = [
         scheme
         for scheme in (paginate, *alternatives)
         if scheme is not None and _may_apply(scheme, options, by_post=by_post)
     ]
-    of_kind = [scheme for scheme in applicable if kind is None or scheme.type == kind]
+    schemes_of_type = [scheme for scheme in applicable_schemes if kind is None or scheme.type == kind]
     if kind is not None and not _missing(kind, fields) and by_post == options.posted:
         return [_parse_scheme(fields)]
-    if not of_kind:
+    if not schemes_of_type:
         if options.posted and not by_post:
             raise InvalidPagination(
                 "works for a POST only if the provider's catalog entry describes this path as a list. If this POST only "
@@ -98,26 +98,26 @@ def paging_schemes(
                 "'all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=cursor; response_path=items'"
             )
         return [_parse_scheme(fields)]
-    chosen = (
+    matching_schemes = (
         [
             scheme
-            for scheme in of_kind
+            for scheme in schemes_of_type
             if scheme.applies_to is not None and applies_to_path(scheme.applies_to, options.path or "/")
         ]
-        or [scheme for scheme in of_kind if _page_parameters(scheme) & set(options.query_names)]
-        or of_kind
+        or [scheme for scheme in schemes_of_type if _page_parameters(scheme) & set(options.query_names)]
+        or schemes_of_type
     )
     return _complete_schemes(
-        [{**scheme.model_dump(include=set(FIELDS), exclude_none=True), **fields} for scheme in chosen]
+        [{**scheme.model_dump(include=set(FIELDS), exclude_none=True), **fields} for scheme in matching_schemes]
     )
 
 
-def is_requested_by_post(kind: str | None, declared: str | bool | None) -> bool:
+def is_requested_by_post(kind: str | None, in_body: str | bool | None) -> bool:
     """Return whether lists with pagination of type `kind` are requested by POST, as GraphQL lists always are.
 
-    `declared`: the field `in_body`, from the entry, or as text from the caller's header; None: the field is absent.
+    `in_body`: this field, from the entry, or as text from the caller's header; None: the field is absent.
     """
-    return kind == "graphql" or declared in (True, "true")
+    return kind == "graphql" or in_body in (True, "true")
 
 
 def _may_apply(scheme: Paginate, options: PaginationOptions, *, by_post: bool) -> bool:
@@ -155,9 +155,9 @@ def applies_to_path(applies_to: str, path: str) -> bool:
     text = applies_to.strip()
     if not text.startswith("/") or re.search(r"\s", text):
         return False  # `applies_to` is a description, not a path
-    exact = text.rstrip(".…*")
-    pattern = "[^/]+".join(map(re.escape, re.split(r"\{[^/{}]*\}", exact)))
-    return re.fullmatch(pattern + (".*" if exact != text else "/?"), path, re.DOTALL) is not None
+    beginning = text.rstrip(".…*")
+    pattern = "[^/]+".join(map(re.escape, re.split(r"\{[^/{}]*\}", beginning)))
+    return re.fullmatch(pattern + (".*" if beginning != text else "/?"), path, re.DOTALL) is not None
 
 
 def _page_parameters(scheme: Paginate) -> set[str]:
@@ -213,14 +213,16 @@ def _full_names(sent_fields: Mapping[str, str]) -> dict[str, str]:
     for name, value in sent_fields.items():
         if len(faults) >= MAX_FAULTS:
             break
-        meant_fields = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
-        if len(meant_fields) == 1 and meant_fields[0] not in fields:
-            fields[meant_fields[0]] = value
-        elif len(meant_fields) == 1:
-            faults.append(f"has {meant_fields[0]} twice")
+        matching_fields = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
+        if len(matching_fields) == 1 and matching_fields[0] not in fields:
+            fields[matching_fields[0]] = value
+        elif len(matching_fields) == 1:
+            faults.append(f"has {matching_fields[0]} twice")
         else:
-            near = close_matches(name, _SPELLINGS, 1)
-            suggestions = meant_fields or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
+            similar_spellings = close_matches(name, _SPELLINGS, 1)
+            suggestions = (
+                matching_fields or [_SPELLINGS[word] for word in similar_spellings] or [*FIELDS, "limit", "marks"]
+            )
             faults.append(f"has no field {name}; its fields are {', '.join(suggestions)}")
     if faults:
         raise InvalidPagination(*faults)

@@ -59,12 +59,12 @@ __all__ = [
 ]
 
 
-def _our_spelling(script: Any) -> Any:
+def _gateway_script_name(script: Any) -> Any:
     """Return the gateway's name of a script that is written with Nango's name."""
     return SCRIPT_ALIASES.get(script, script) if isinstance(script, str) else script
 
 
-Script = Annotated[str, BeforeValidator(_our_spelling)]
+Script = Annotated[str, BeforeValidator(_gateway_script_name)]
 Forms = Annotated[dict[str, Setting], BeforeValidator(with_titles)]
 
 
@@ -242,7 +242,7 @@ class Provider(Shape):
     sunset: Sunset | None = None
     """The announced end of this API; `lint`, `check` and the guide warn about it."""
 
-    def trust(self) -> str | None:
+    def shown_provenance(self) -> str | None:
         """Return the provenance as ``GET /providers`` shows it; None if the provenance is unknown."""
         groups = () if self.evidence is None else self.evidence.groups()
         levels = {name: {"level": group.level} for name, group in groups}

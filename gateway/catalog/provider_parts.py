@@ -115,20 +115,20 @@ class Setting(Shape):
     """Show the field only while another setting has a certain value."""
 
 
-def with_titles(forms: Any) -> Any:
-    """Return `forms` with a title for each setting. A missing title is derived from the setting's name.
+def with_titles(settings: Any) -> Any:
+    """Return `settings` with a title for each setting. A missing title is derived from the setting's name.
 
-    `forms`: the settings by name, as read from YAML.
+    `settings`: the settings by name, as read from YAML.
     """
-    if not isinstance(forms, dict):
-        return forms
-    return {name: _with_title(name, form) for name, form in forms.items()}
+    if not isinstance(settings, dict):
+        return settings
+    return {name: _with_title(name, setting) for name, setting in settings.items()}
 
 
-def _with_title(name: Any, form: Any) -> Any:
-    if form is None:
-        form = {}
-    return {"title": title_from(str(name)), **form} if isinstance(form, dict) else form
+def _with_title(name: Any, setting: Any) -> Any:
+    if setting is None:
+        setting = {}
+    return {"title": title_from(str(name)), **setting} if isinstance(setting, dict) else setting
 
 
 def title_from(name: str) -> str:

@@ -30,8 +30,8 @@ def advice_on_refresh_token(provider: Provider, requested: Collection[str]) -> s
         scope = OFFLINE
     if scope is not None and scope not in requested:
         return f"Add the scope '{scope}' to the integration and let the end user authorize again."
-    offline = params.get("access_type") == "offline"
-    action = f"the scope '{scope}'" if scope else "access_type=offline" if offline else None
+    requests_offline_access = params.get("access_type") == "offline"
+    action = f"the scope '{scope}'" if scope else "access_type=offline" if requests_offline_access else None
     if action is None:
         page = f" ({provider.docs})" if provider.docs else ""
         return f"See {name}'s documentation{page} on how to get a refresh token: often with a scope such as {OFFLINE}."

@@ -54,9 +54,9 @@ def find_value(values: Mapping[str, str], name: str) -> str | None:
 
 def spellings(name: str) -> tuple[str, ...]:
     """Return `name` and its synonyms: ``credentials.apiKey`` and ``apiKey`` name the same value."""
-    bare = name.removeprefix("credentials.")
-    synonyms = (_SYNONYMS[bare],) if bare in _SYNONYMS else ()
-    return (name, *((bare,) if bare != name else ()), *synonyms)
+    short_name = name.removeprefix("credentials.")
+    synonyms = (_SYNONYMS[short_name],) if short_name in _SYNONYMS else ()
+    return (name, *((short_name,) if short_name != name else ()), *synonyms)
 
 
 def carries_credential(template: str, *, secret_settings: Collection[str] = ()) -> bool:
@@ -104,7 +104,7 @@ def render_url(
     and TemplateError for an invalid template.
     """
     url = parse_url_template(template)
-    known_values = _Known(flat_values(config), settings, values)
+    known_values = _KnownValues(flat_values(config), settings, values)
     known_values.require(parse_template(template).names())
     if url.whole_base_url is not None:
         base = _whole_base_url(url.whole_base_url, known_values)
@@ -114,7 +114,7 @@ def render_url(
     return base + _render_path(url.path, known_values) + _render_query(url.query, known_values)
 
 
-class _Known:
+class _KnownValues:
     """The values for a URL template, and the rules of their settings."""
 
     def __init__(self, config: Mapping[str, str], settings: Mapping[str, Setting], values: Mapping[str, str]) -> None:
@@ -164,16 +164,16 @@ class _Known:
     def _find(self, name: str) -> str | None:
         if not name.startswith("connectionConfig."):
             return find_value(self._values, name)
-        bare = _without_prefix(name)
-        setting = self._settings.get(bare)
-        return self._config.get(bare) or (setting.default_value if setting else None)
+        short_name = _without_prefix(name)
+        setting = self._settings.get(short_name)
+        return self._config.get(short_name) or (setting.default_value if setting else None)
 
 
 def _without_prefix(name: str) -> str:
     return name.removeprefix("connectionConfig.")
 
 
-def _whole_base_url(piece: Name, known_values: _Known) -> str:
+def _whole_base_url(piece: Name, known_values: _KnownValues) -> str:
     setting = known_values.setting(piece.name)
     value = known_values.value(piece.name)
     if setting is None or setting.format != "uri":
@@ -195,7 +195,7 @@ def _whole_base_url(piece: Name, known_values: _Known) -> str:
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
-def _render_host(pieces: tuple[Piece, ...], known_values: _Known) -> str:
+def _render_host(pieces: tuple[Piece, ...], known_values: _KnownValues) -> str:
     host = "".join(
         piece if isinstance(piece, str) else _render_host_value(piece.name, known_values) for piece in pieces
     ).lower()
@@ -205,21 +205,21 @@ def _render_host(pieces: tuple[Piece, ...], known_values: _Known) -> str:
     return host
 
 
-def _render_host_value(name: str, known_values: _Known) -> str:
+def _render_host_value(name: str, known_values: _KnownValues) -> str:
     setting = known_values.setting(name)
-    folded = known_values.lower_case_value(name)
+    lower_case_value = known_values.lower_case_value(name)
     allows_labels = setting is not None and (setting.format == "hostname" or setting.enum is not None)
-    if not (is_hostname(folded) if allows_labels else is_label(folded)):
+    if not (is_hostname(lower_case_value) if allows_labels else is_label(lower_case_value)):
         description = (
             "a host name, such as api.example.com"
             if allows_labels
             else "one DNS label: letters, digits and hyphens, no dot"
         )
         raise BadValue(_without_prefix(name), f"must be {description}")
-    return folded
+    return lower_case_value
 
 
-def _render_port(piece: Piece, known_values: _Known) -> str:
+def _render_port(piece: Piece, known_values: _KnownValues) -> str:
     if isinstance(piece, str):
         return piece
     value = known_values.value(piece.name)
@@ -228,7 +228,7 @@ def _render_port(piece: Piece, known_values: _Known) -> str:
     return str(int(value))
 
 
-def _render_path(pieces: tuple[Piece, ...], known_values: _Known) -> str:
+def _render_path(pieces: tuple[Piece, ...], known_values: _KnownValues) -> str:
     path = ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -243,7 +243,7 @@ def _render_path(pieces: tuple[Piece, ...], known_values: _Known) -> str:
     return path
 
 
-def _render_query(pieces: tuple[Piece, ...], known_values: _Known) -> str:
+def _render_query(pieces: tuple[Piece, ...], known_values: _KnownValues) -> str:
     return "".join(
         piece if isinstance(piece, str) else _encode_value(piece.name, known_values.value(piece.name))
         for piece in pieces
@@ -320,20 +320,20 @@ def _differs_at_each_use(template: Template) -> bool:
 
 
 def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
-    parts_filled: list[str] = []
+    filled_parts: list[str] = []
     for part in template.parts:
         match part:
             case str():
-                parts_filled.append(part)
+                filled_parts.append(part)
             case Name(name):
-                parts_filled.append(find_value(values, name) or "")
+                filled_parts.append(find_value(values, name) or "")
             case Now():
-                parts_filled.append(write_time(part.time_at(moment.at), part.format))
+                filled_parts.append(write_time(part.time_at(moment.at), part.format))
             case Random():
-                parts_filled.append(moment.random)
+                filled_parts.append(moment.random)
             case FunctionCall(function, arguments):
-                parts_filled.append(_call(function, arguments, values, moment))
-    return "".join(parts_filled)
+                filled_parts.append(_call(function, arguments, values, moment))
+    return "".join(filled_parts)
 
 
 def _call(function: str, arguments: tuple[Template, ...], values: Mapping[str, str], moment: Moment) -> str:

@@ -68,13 +68,13 @@ def _fingerprint(pem: str) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
     if "PRIVATE KEY" in pem:
-        public = _private_key(pem).public_key()
+        public_key = _private_key(pem).public_key()
     else:
         try:
-            public = load_pem_public_key(pem.encode())
+            public_key = load_pem_public_key(pem.encode())
         except (ValueError, UnsupportedAlgorithm):
             raise BadArgument("must be a key in PEM") from None
-    digest = hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+    digest = hashlib.sha256(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
     return f"SHA256:{base64.b64encode(digest).decode()}"
 
 
@@ -307,11 +307,11 @@ def _parse_parts(text: str, position: int, *, call: str | None, depth: int) -> t
 
 def _parse_placeholder(text: str, position: int, depth: int) -> tuple[Part, int]:
     """Parse the placeholder whose content starts at `position`. Return the placeholder and the position after it."""
-    if opened := _CALL.match(text, position):
-        function = opened[1]
+    if call_match := _CALL.match(text, position):
+        function = call_match[1]
         if function not in ARITY:
             raise TemplateError(f"unknown function {function!r}; use one of {', '.join(sorted(ARITY))}")
-        parts, position = _parse_parts(text, opened.end(), call=function, depth=depth + 1)
+        parts, position = _parse_parts(text, call_match.end(), call=function, depth=depth + 1)
         return FunctionCall(function, _arguments(function, parts)), position
     end = text.find("}", position)
     if end < 0:
@@ -322,14 +322,14 @@ def _parse_placeholder(text: str, position: int, depth: int) -> tuple[Part, int]
 def _parse_value(content: str) -> Part:
     if content == "random":
         return Random()
-    if moment := _NOW.fullmatch(content):
-        unit = str(moment["unit"] or "second")
+    if now_match := _NOW.fullmatch(content):
+        unit = str(now_match["unit"] or "second")
         if unit not in UNITS:
             raise TemplateError(f"'${{{content}}}': {unit!r} is not a unit; use one of {', '.join(UNITS)}")
-        shift_s = int(moment["shift"] or 0) * UNITS[unit]
+        shift_s = int(now_match["shift"] or 0) * UNITS[unit]
         if abs(shift_s) > MAX_SHIFT_S:
             raise TemplateError(f"'${{{content}}}' shifts the time by more than 100 years")
-        return Now(shift_s, moment["format"])
+        return Now(shift_s, now_match["format"])
     if not _NAME.fullmatch(content):
         raise TemplateError(f"'${{{content}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
     namespace, dot, _ = content.partition(".")

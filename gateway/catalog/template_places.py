@@ -26,8 +26,8 @@ def url_templates(provider: Provider) -> Iterator[tuple[Place, str]]:
             yield (key,), template
     for index, step in enumerate(provider.additional_steps or ()):
         yield ("additional_steps", index, "url"), step.url
-    for key, forms in provider.alternatives.items():
-        for index, template in enumerate(forms):
+    for key, templates in provider.alternatives.items():
+        for index, template in enumerate(templates):
             yield ("alternatives", key, index), template
     proxy = provider.proxy
     yield ("proxy", "base_url"), proxy.base_url
@@ -82,9 +82,9 @@ def known_settings(provider: Provider) -> frozenset[str]:
     They are declared by the entry, or read from a response or a callback.
     """
     captured_settings = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
-    of_account = provider.account.settings if provider.account is not None else ()
+    account_settings = provider.account.settings if provider.account is not None else ()
     return frozenset(
-        (*provider.connection_config, *(provider.connection_configuration or ()), *captured_settings, *of_account)
+        (*provider.connection_config, *(provider.connection_configuration or ()), *captured_settings, *account_settings)
     )
 
 
@@ -98,8 +98,8 @@ def _texts_in(place: Place, value: Any) -> Iterator[tuple[Place, str]]:
         case str():
             yield place, value
         case Mapping():
-            for name, inner in value.items():
-                yield from _texts_in((*place, name), inner)
+            for name, member in value.items():
+                yield from _texts_in((*place, name), member)
         case list():
-            for index, inner in enumerate(value):
-                yield from _texts_in((*place, index), inner)
+            for index, member in enumerate(value):
+                yield from _texts_in((*place, index), member)

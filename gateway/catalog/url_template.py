@@ -68,10 +68,10 @@ def _split_before(pieces: tuple[Piece, ...], characters: str) -> tuple[tuple[Pie
     for index, piece in enumerate(pieces):
         if (
             isinstance(piece, str)
-            and (place := next((i for i, c in enumerate(piece) if c in characters), None)) is not None
+            and (split_at := next((i for i, c in enumerate(piece) if c in characters), None)) is not None
         ):
-            pieces_before = (*pieces[:index], piece[:place]) if place else pieces[:index]
-            return pieces_before, (piece[place:], *pieces[index + 1 :])
+            pieces_before = (*pieces[:index], piece[:split_at]) if split_at else pieces[:index]
+            return pieces_before, (piece[split_at:], *pieces[index + 1 :])
     return pieces, ()
 
 

@@ -121,7 +121,7 @@ def flat_values(values: Mapping[str, Any]) -> dict[str, str]:
             case int() | float():
                 flat[name] = str(value)
             case Mapping():
-                nested.update({f"{name}.{inner}": text for inner, text in flat_values(value).items()})
+                nested.update({f"{name}.{path}": text for path, text in flat_values(value).items()})
     return flat | nested
 
 
@@ -147,10 +147,10 @@ def is_web_url(text: str) -> bool:
     if not text.isascii() or any(c <= " " or c in '\\"<>^`{|}\x7f' for c in text):
         return False
     try:
-        split = urlsplit(text)
-        _ = split.port
+        parts = urlsplit(text)
+        _ = parts.port
     except ValueError:
         return False
-    if split.scheme.lower() not in {"http", "https"} or "@" in split.netloc or not split.hostname:
+    if parts.scheme.lower() not in {"http", "https"} or "@" in parts.netloc or not parts.hostname:
         return False
-    return _is_ipv6(split.hostname) if split.netloc.startswith("[") else is_hostname(split.hostname)
+    return _is_ipv6(parts.hostname) if parts.netloc.startswith("[") else is_hostname(parts.hostname)

@@ -99,6 +99,6 @@ def read_yaml(path: Path, *, max_bytes: int = MAX_FILE_BYTES, max_values: int = 
 
 def shown_path(path: Path) -> str:
     """Return `path` for display: relative if it is below the current folder, else absolute."""
-    full = path.absolute()
+    absolute_path = path.absolute()
     folder = Path.cwd()
-    return str(full.relative_to(folder) if full.is_relative_to(folder) else full)
+    return str(absolute_path.relative_to(folder) if absolute_path.is_relative_to(folder) else absolute_path)

@@ -68,7 +68,7 @@ def _integration_json(generation: Generation, integration: Integration) -> dict[
         "client_id": integration.client_id,
         "has_client_secret": bool(integration.client_secret),
         "scopes": list(integration.scopes or ()),
-        "trust": TRUST.get(provider.trust() or "", "no source named") if provider else None,
+        "trust": TRUST.get(provider.shown_provenance() or "", "no source named") if provider else None,
         "evidence": evidence_sentences(provider.evidence) if provider else [],
         "faults": [],
         "logo": f"{generation.config.console_url}/console/logos/{integration.provider}.svg" if provider else None,

@@ -89,7 +89,7 @@ def _provider_row(
         "name": name,
         "display_name": provider.display_name if provider else name,
         "integrations": sorted(keys),
-        "trust": TRUST.get(provider.trust() or "", "no source named") if provider else "not in the catalog",
+        "trust": TRUST.get(provider.shown_provenance() or "", "no source named") if provider else "not in the catalog",
         "sources": _sources(provider) if provider else [],
         "calls": sum(call.calls for call in calls),
         "failed": sum(counts.values()),

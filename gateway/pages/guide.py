@@ -158,7 +158,7 @@ def _behavior(provider: Provider) -> Iterator[tuple[str, str]]:
     proxy = provider.proxy
     yield "Requests go to", proxy.base_url
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
-    has_client = bool(mode.integration) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
+    has_client = bool(mode.integration_keys) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
     if has_client and (chosen := next(open_secret_urls(provider), None)):
         yield "The client secret", _client_secret_sentence(chosen[1])
     if provider.refresh is not None and (text := " ".join(_refresh_sentences(provider.refresh))):
@@ -245,7 +245,7 @@ async def guide(request: web.Request) -> web.Response:
         script=True,
         provider=provider,
         provider_json=generation.catalog.provider_json(name, public_url),
-        trust=TRUST.get(provider.trust() or "", "The entry does not state its sources."),
+        trust=TRUST.get(provider.shown_provenance() or "", "The entry does not state its sources."),
         evidence=evidence_sentences(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),
         settings=asked_settings(provider.connection_config),

@@ -55,7 +55,7 @@ def steps(provider: Provider, public_url: str, family: str | None) -> list[Guide
     create_step = GuideStep(
         "Connect a test user: create a link, open it, authorize.", code=session_command(provider, public_url)
     )
-    if _registers_itself(provider) or not mode.integration:
+    if _registers_itself(provider) or not mode.integration_keys:
         text = f"There is nothing to register: the gateway registers itself at {provider.display_name} when a user connects."
         return [GuideStep(text), declare_step, create_step]
     return [*_registration(provider, mode, public_url, family), create_step]
@@ -63,7 +63,7 @@ def steps(provider: Provider, public_url: str, family: str | None) -> list[Guide
 
 def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[GuideStep]:
     name, page = provider.display_name, provider.setup_guide_url or provider.docs
-    if mode.integration:
+    if mode.integration_keys:
         yield GuideStep(f"Register an application at {name}.", link=page)
     if mode.typed_fields or provider.credentials:
         yield GuideStep(
@@ -84,7 +84,7 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     yield GuideStep("Register exactly this callback URL.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
         yield GuideStep("Select the scopes that your application needs.", notes=tuple(_scope_notes(provider)))
-    variables = ", ".join(_variable(provider, key) for key in mode.integration)
+    variables = ", ".join(_variable(provider, key) for key in mode.integration_keys)
     text = (
         f"Copy what the console shows into the environment ({variables}), and declare the integration in gateway.yaml."
     )
@@ -97,9 +97,9 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
 
 def _variable_notes(mode: ModeFormat) -> Iterator[str]:
     yield "These are environment variables: restart the gateway after you set them. SIGHUP only loads changes in gateway.yaml."
-    if "app_link" in mode.integration:
+    if "app_link" in mode.integration_keys:
         yield "The app's public link is the URL of its page, such as https://github.com/apps/my-app."
-    if "private_key" in mode.integration:
+    if "private_key" in mode.integration_keys:
         yield "The private key is the text of the PEM file. To read it from the file, write ${file:path/to/key.pem} instead."
 
 
@@ -125,9 +125,11 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
     """Return the declaration of an integration for gateway.yaml. The provider's name is the integration's ID."""
     lines = [f"{provider.name}:", f"  provider: {provider.name}"]
     lines += [
-        f'  {key}: "${{{_variable(provider, key)}}}"' for key in mode.integration if not _registers_itself(provider)
+        f'  {key}: "${{{_variable(provider, key)}}}"'
+        for key in mode.integration_keys
+        if not _registers_itself(provider)
     ]
-    if mode.integration and not _registers_itself(provider) and (hosts := _example_hosts(provider)):
+    if mode.integration_keys and not _registers_itself(provider) and (hosts := _example_hosts(provider)):
         lines.append(f"  allowed_hosts: [{', '.join(hosts)}]")
     if mode.redirects and (scopes := _starter_scopes(provider)):
         lines.append(f"  scopes: [{', '.join(map(_yaml_scope, scopes))}]")

@@ -28,7 +28,7 @@ def integration_keys(provider: Provider, samples: Samples, local: str) -> dict[s
     `local`: an origin of the sandbox, for `app_link`.
     """
     mode = AUTH_MODES.get(provider.auth_mode)
-    needed_keys = {*mode.integration} if mode else set()
+    needed_keys = {*mode.integration_keys} if mode else set()
     keys = {
         "client_id": samples.client_id,
         "client_secret": samples.client_secret,

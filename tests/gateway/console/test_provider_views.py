@@ -29,7 +29,7 @@ async def test_evidence_of_a_shipped_entry_is_shown(running: RunningGateway) -> 
     async with at_console(running) as console:
         rows = {provider["name"]: provider for provider in (await console.data("/dev/providers.json"))["providers"]}
         assert rows["ably"]["trust"] == {"sourced": "from named sources", "unconfirmed": "not confirmed"}.get(
-            entry.trust() or "", "confirmed"
+            entry.shown_provenance() or "", "confirmed"
         )
         assert rows["ably"]["sources"]
         assert rows["tracker"]["trust"] == "no source named"
