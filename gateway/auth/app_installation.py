@@ -69,7 +69,7 @@ class App(TokenExchangeMode, GrantingMode):
     """
 
     name = "APP"
-    brought: ClassVar = "access_token"
+    imported_token_member: ClassVar = "access_token"  # noqa: S105 (the name of a member, not a token)
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         return installation_credential(form, (self.name,), *TOKEN_FIELDS)
@@ -93,11 +93,11 @@ class App(TokenExchangeMode, GrantingMode):
     def finish_consent(
         self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        installation = installation_in(context.provider, query)
-        installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation})
+        installation_id = installation_in(context.provider, query)
+        installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation_id})
         credential = yield from installation_token(installation_context, "token_url")
         return Granted(
-            {"type": self.name, **credential, INSTALLATION_ID: installation}, {INSTALLATION_ID: installation}
+            {"type": self.name, **credential, INSTALLATION_ID: installation_id}, {INSTALLATION_ID: installation_id}
         )
 
     def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
@@ -124,11 +124,11 @@ class App(TokenExchangeMode, GrantingMode):
         )
 
 
-def installation_token(context: AuthContext, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
+def installation_token(context: AuthContext, url_field: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
     """Request a token for the installation in the setting ``installation_id``, and return the members of the
-    credential. `place`: the name of the entry's field with the URL. `app_id`: the app's ID, None for the integration's
-    app. The app authenticates with a JWT."""
-    provider, url = context.provider, context.url(place)
+    credential. `url_field`: the name of the entry's field with the URL. `app_id`: the app's ID, None for the
+    integration's app. The app authenticates with a JWT."""
+    provider, url = context.provider, context.url(url_field)
     context = context.for_destinations(url)
     app_jwt = _app_jwt(context, app_id)
     headers = {"Accept": "application/json", "Authorization": f"Bearer {app_jwt.reveal()}"}
@@ -143,19 +143,19 @@ def installation_token(context: AuthContext, place: str, app_id: str | None = No
 def installation_in(provider: Provider, query: Mapping[str, str]) -> str:
     """Return the installation ID from the callback's query. Raises InvalidRequest if the ID is missing or invalid, or
     if an administrator must approve the installation first."""
-    installation = query.get(INSTALLATION_ID, "")
-    if not installation and query.get("setup_action") == "request":
+    installation_id = query.get(INSTALLATION_ID, "")
+    if not installation_id and query.get("setup_action") == "request":
         raise InvalidRequest(
             "authorization_refused",
             f"An administrator at {provider.display_name} must approve the installation first. Start again after the "
             "approval.",
         )
-    if not installation.isascii() or not installation.isalnum() or len(installation) > 64:
+    if not installation_id.isascii() or not installation_id.isalnum() or len(installation_id) > 64:
         raise InvalidRequest(
             "authorization_refused",
             f"{provider.display_name} returned no installation: the app was not installed. Start again to install it.",
         )
-    return installation
+    return installation_id
 
 
 def with_link(context: AuthContext) -> AuthContext:

@@ -76,30 +76,41 @@ def authorization(
 ) -> str:
     """Return the value of ``Authorization``. `target`: the path and the query, exactly as sent. `fields`: all header
     fields that are sent, including Host. `payload_hash`: the body's SHA-256 in hex, or `UNSIGNED`."""
-    lines = _canonical_headers(fields)
-    names = ";".join(name for name, _ in lines)
-    request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
+    header_lines = _canonical_headers(fields)
+    names = ";".join(name for name, _ in header_lines)
+    request = canonical_request(method, target, header_lines, payload_hash, encodes_once=scope.is_s3)
     day = f"{time:%Y%m%d}"
-    place = f"{day}/{scope.region}/{scope.service}/aws4_request"
+    credential_scope = f"{day}/{scope.region}/{scope.service}/aws4_request"
     # Header fields can contain bytes that are not UTF-8. Such bytes are signed as they are sent.
     digest = hashlib.sha256(request.encode("utf-8", "surrogateescape")).hexdigest()
-    text = "\n".join([ALGORITHM, aws_timestamp(time), place, digest])
+    text = "\n".join([ALGORITHM, aws_timestamp(time), credential_scope, digest])
     key = f"AWS4{keys.secret_access_key.reveal()}".encode()
     for part in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.digest(key, text.encode(), "sha256").hex()
-    return f"{ALGORITHM} Credential={keys.access_key_id}/{place}, SignedHeaders={names}, Signature={signature}"
+    return (
+        f"{ALGORITHM} Credential={keys.access_key_id}/{credential_scope}, SignedHeaders={names}, Signature={signature}"
+    )
 
 
 def canonical_request(
-    method: str, target: str, lines: list[tuple[str, str]], payload_hash: str, *, once: bool = False
+    method: str, target: str, header_lines: list[tuple[str, str]], payload_hash: str, *, encodes_once: bool = False
 ) -> str:
-    """Return the canonical request. `lines`: the header fields with lower-case names, sorted by name. `once`: whether
-    to encode the path only once, as S3 does, not twice."""
+    """Return the canonical request. `header_lines`: the header fields with lower-case names, sorted by name.
+    `encodes_once`: whether to encode the path only once, as S3 does, not twice."""
     path, _, query = target.partition("?")
-    names = ";".join(name for name, _ in lines)
-    headers = "".join(f"{name}:{value}\n" for name, value in lines)
-    return "\n".join([method, _canonical_path(path, once=once), _canonical_query(query), headers, names, payload_hash])
+    names = ";".join(name for name, _ in header_lines)
+    headers = "".join(f"{name}:{value}\n" for name, value in header_lines)
+    return "\n".join(
+        [
+            method,
+            _canonical_path(path, encodes_once=encodes_once),
+            _canonical_query(query),
+            headers,
+            names,
+            payload_hash,
+        ]
+    )
 
 
 def aws_timestamp(time: datetime) -> str:
@@ -115,8 +126,8 @@ def _canonical_headers(fields: Fields) -> list[tuple[str, str]]:
     return [(name, ",".join(values)) for name, values in sorted(values_by_name.items())]
 
 
-def _canonical_path(path: str, *, once: bool) -> str:
-    if once:
+def _canonical_path(path: str, *, encodes_once: bool) -> str:
+    if encodes_once:
         return quote(unquote_to_bytes(path), safe="/~")
     # SigV4 encodes each already encoded segment a second time. Empty segments are dropped.
     segments = [segment for segment in path.split("/") if segment]
@@ -162,7 +173,7 @@ class SigV4Signer:
         return ()
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        return HASH_HEADER not in request.headers and not self._streams(request)
+        return HASH_HEADER not in request.headers and not self._streams_body(request)
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         payload = request.headers.get(HASH_HEADER) or self._hash(request, body)
@@ -179,7 +190,7 @@ class SigV4Signer:
             self.keys, self.scope, request.method, request.target, sent_headers, payload, signed_at
         )
 
-    def _streams(self, request: UpstreamRequest) -> bool:
+    def _streams_body(self, request: UpstreamRequest) -> bool:
         return self.scope.is_s3 and request.scheme == "https"
 
     def _hash(self, request: UpstreamRequest, body: bytes | None) -> str:
@@ -221,7 +232,7 @@ class AwsSigV4(TokenExchangeMode):
     """
 
     name = "AWS_SIGV4"
-    brought: ClassVar = "secret_access_key"
+    imported_token_member: ClassVar = "secret_access_key"  # noqa: S105 (the name of a member, not a token)
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
@@ -266,8 +277,8 @@ class AwsSigV4(TokenExchangeMode):
             )
         params = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": credential["role_arn"]}
         params |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
-        if external := credential.get("external_id") or context.config.get("external_id"):
-            params["ExternalId"] = str(external)
+        if external_id := credential.get("external_id") or context.config.get("external_id"):
+            params["ExternalId"] = str(external_id)
         keys = SigV4Keys(client.client_id, client.client_secret)
         call = _signed_call(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
@@ -296,7 +307,7 @@ class AwsSigV4(TokenExchangeMode):
         spec = context.provider.request_signing
         templates = {"region": spec.region, "service": spec.service} if spec else {}
         fields = {
-            **{k: v for k, v in credential.items() if k in {"region", "service"}},
+            **{name: value for name, value in credential.items() if name in {"region", "service"}},
             **context.texts(templates, member_values(credential)),
         }
         if missing_fields := {"region", "service"} - {name for name, text in fields.items() if text}:
@@ -332,11 +343,11 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
     values = [_element(text, name) for name in CREDENTIAL_PARTS]
     if text.lstrip().startswith("{"):
         values = _values_from_json(text)
-    key, secret, session, until = values
-    ends_at = parse_time(until)
-    if not (key and secret and session and ends_at):
+    key_id, secret, session, expiration = values
+    ends_at = parse_time(expiration)
+    if not (key_id and secret and session and ends_at):
         raise TokenUnavailable("STS returned no credentials")
-    return key, secret, session, ends_at
+    return key_id, secret, session, ends_at
 
 
 def _values_from_json(text: str) -> list[str]:
@@ -345,9 +356,9 @@ def _values_from_json(text: str) -> list[str]:
     except (ValueError, RecursionError):
         nested = None
     credentials = nested if isinstance(nested, dict) else {}
-    until = credentials.get("Expiration")
-    if isinstance(until, int | float):
-        seconds = min(positive_seconds(until) or 0.0, 32_503_680_000)
+    expiration = credentials.get("Expiration")
+    if isinstance(expiration, int | float):
+        seconds = min(positive_seconds(expiration) or 0.0, 32_503_680_000)
         credentials = {**credentials, "Expiration": iso(datetime.fromtimestamp(seconds, UTC)) if seconds else ""}
     return [str(credentials.get(name) or "") for name in CREDENTIAL_PARTS]
 

@@ -45,8 +45,8 @@ class Bill(TokenExchangeMode):
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        typed = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
-        values = typed_values(typed)
+        typed_fields = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
+        values = typed_values(typed_fields)
         url = context.url("token_url", values)
         url_context = context.for_destinations(url)
         params = url_context.texts(provider.token_params, values) or {
@@ -62,7 +62,7 @@ class Bill(TokenExchangeMode):
         }
         user = next((user_id for path in USER_ID_PATHS if isinstance(user_id := dig(response, path), str)), None)
         ends_at = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
-        return {**typed, **new_credential, **({"user_id": user} if user else {}), "expires_at": iso(ends_at)}
+        return {**typed_fields, **new_credential, **({"user_id": user} if user else {}), "expires_at": iso(ends_at)}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential, credential.get("session_id"))

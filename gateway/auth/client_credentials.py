@@ -34,7 +34,7 @@ class ClientCredentialsMode(TokenExchangeMode):
     """
 
     name = "OAUTH2_CC"
-    brought: ClassVar = "token"
+    imported_token_member: ClassVar = "token"  # noqa: S105 (the name of a member, not a token)
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """Return the credential to store. The `token` is optional; without it, the gateway requests the first one."""
@@ -107,9 +107,9 @@ class ClientCredentialsMode(TokenExchangeMode):
         if context.provider.jwt is not None:
             values = {**typed_values(credential), **client_values(credential)}
             return signed_token(context.provider.jwt, context.for_destinations(url), values, now)[0]
-        issued = int(now.timestamp())
+        issued_at_s = int(now.timestamp())
         claims = {"iss": credential["client_id"], "sub": credential["client_id"], "aud": url, "jti": str(uuid.uuid4())}
-        claims |= {"iat": issued, "exp": issued + ASSERTION_LIFETIME_S}
+        claims |= {"iat": issued_at_s, "exp": issued_at_s + ASSERTION_LIFETIME_S}
         return sign(
             {"alg": "RS256"}, claims, credential.get("client_private_key") or credential.get("client_secret") or ""
         )

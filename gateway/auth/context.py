@@ -49,9 +49,14 @@ def chosen_alternative(provider: Provider, key: str, template: str | None, confi
     """Return the first of the entry's `alternatives` for `key` that the settings in `config` fill completely. If there
     is no such alternative, return `template`."""
     filled_settings = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
-    forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
+    alternatives = ((alternative, placeholders(alternative)) for alternative in provider.alternatives.get(key, ()))
     return next(
-        (form for form, needed_settings in forms if needed_settings and needed_settings <= filled_settings), template
+        (
+            alternative
+            for alternative, needed_settings in alternatives
+            if needed_settings and needed_settings <= filled_settings
+        ),
+        template,
     )
 
 
@@ -61,8 +66,8 @@ def template_values(
     """Return the values for templates outside URLs: settings, metadata and the client, without the credential. A
     setting that is not given has its default value."""
     settings = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
-    plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
-    settings |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
+    metadata_values = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
+    settings |= {f"metadata.{name}": Secret(str(value)) for name, value in metadata_values.items()}
     if client is not None:
         settings["clientId"] = Secret(client.client_id)
         if client.client_secret:
@@ -81,17 +86,17 @@ def fill_texts(
     """Fill `templates` and return the resulting texts. A template with a missing value is left out. Raises
     InvalidRequest if a value cannot be sent. `moment`: the time and the random value for the templates, None for new
     values."""
-    plain = plain_values(values)
+    plain_texts = plain_values(values)
     moment = moment or Moment()
-    filled_in: dict[str, str] = {}
+    filled_texts: dict[str, str] = {}
     for name, template in templates.items():
         try:
-            filled_in[name] = render_text(template, plain, moment=moment)
+            filled_texts[name] = render_text(template, plain_texts, moment=moment)
         except Unresolved:
             continue
         except BadValue as fault:
             raise InvalidRequest("unresolved_setting", f"Parameter '{name}' cannot be sent: {fault.why}.") from fault
-    return filled_in
+    return filled_texts
 
 
 def fill_json(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
@@ -104,14 +109,14 @@ def fill_json(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
         case Mapping():
             return {
                 name: filled_member
-                for name, inner in value.items()
-                if (filled_member := _fill_member(inner, values, moment)) is not _MISSING
+                for name, member in value.items()
+                if (filled_member := _fill_member(member, values, moment)) is not _MISSING
             }
         case list():
             return [
                 filled_member
-                for inner in value
-                if (filled_member := _fill_member(inner, values, moment)) is not _MISSING
+                for member in value
+                if (filled_member := _fill_member(member, values, moment)) is not _MISSING
             ]
         case _:
             return value
@@ -189,8 +194,8 @@ def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
 def authority(url: str) -> str:
     """Return the host and port of `url` in the format of `allowed_hosts`. A default port is left out."""
     parts = urlsplit(url)
-    default = DEFAULT_PORTS.get(parts.scheme.lower())
-    return _host(url) if parts.port in {None, default} else f"{_host(url)}:{parts.port}"
+    default_port = DEFAULT_PORTS.get(parts.scheme.lower())
+    return _host(url) if parts.port in {None, default_port} else f"{_host(url)}:{parts.port}"
 
 
 def _host(url: str) -> str:
@@ -235,7 +240,7 @@ class AuthContext:
     toward = for_destinations  # former name, which modes of other packages may still use
 
     @property
-    def _untrusted_place(self) -> str | None:
+    def _untrusted_destination(self) -> str | None:
         """The first host or URL field that may not receive the integration's secrets, or None if every host may receive
         them."""
         if self.fixed_in_code:
@@ -273,9 +278,9 @@ class AuthContext:
                 f"The catalog entry of provider '{self.provider.name}' has no URL for this request. Add it to the "
                 "entry.",
             )
-        plain = {"clientId": self.integration.client_id} if self.integration.client_id else {}
-        plain |= {name: secret.reveal() for name, secret in credential.items()}
-        return fill_url(self.provider, template, self.config, plain)
+        plain_texts = {"clientId": self.integration.client_id} if self.integration.client_id else {}
+        plain_texts |= {name: secret.reveal() for name, secret in credential.items()}
+        return fill_url(self.provider, template, self.config, plain_texts)
 
     def url(self, key: str, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> str:
         """Return the URL in the entry's field `key`, filled with this connection's settings. If the field has
@@ -335,10 +340,10 @@ class AuthContext:
             return OAuthClient(override["client_id"], Secret(secret) if secret else None)
         if self.registered is not None:
             return self.registered
-        client_id, secret_of_ours = self.client_id(), self.integration.client_secret
-        if secret_of_ours is not None and (host := self._untrusted_place) is not None:
+        client_id, integration_secret = self.client_id(), self.integration.client_secret
+        if integration_secret is not None and (host := self._untrusted_destination) is not None:
             raise secret_withheld_error(self.integration, host)
-        return OAuthClient(client_id, secret_of_ours)
+        return OAuthClient(client_id, integration_secret)
 
     def public_client(self) -> dict[str, str]:
         """Return an override for `client`. If the destination may not receive the integration's secret, the override
@@ -347,7 +352,7 @@ class AuthContext:
         Raises InvalidRequest if the integration has `allowed_hosts` and the destination is not in `allowed_hosts`.
         """
         secret = self.integration.client_secret
-        if self.registered is not None or secret is None or (host := self._untrusted_place) is None:
+        if self.registered is not None or secret is None or (host := self._untrusted_destination) is None:
             return {}
         if self.integration.allowed_hosts:
             raise host_not_allowed_error(self.integration, host)
@@ -365,7 +370,7 @@ class AuthContext:
                 f"Integration '{self.integration.integration_id}' has no private_key. Set app_id, app_link and "
                 "private_key in gateway.yaml.",
             )
-        if (host := self._untrusted_place) is not None:
+        if (host := self._untrusted_destination) is not None:
             raise secret_withheld_error(self.integration, host)
         return key
 
@@ -377,7 +382,7 @@ class AuthContext:
         if not self.integration.client_id:
             return None
         secret = self.integration.client_secret
-        may_use_secret = secret is not None and self._untrusted_place is None
+        may_use_secret = secret is not None and self._untrusted_destination is None
         return OAuthClient(self.integration.client_id, secret if may_use_secret else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:

@@ -16,12 +16,12 @@ from gateway.timestamps import parse_time
 # ── The members of a credential under the names that templates use.
 
 
-def member_values(credential: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return every text and number in `credential`, at any depth, as ``credentials.name``. Members that `bare` names
+def member_values(credential: Mapping[str, Any], unprefixed_names: Iterable[str] = ()) -> dict[str, Secret]:
+    """Return every text and number in `credential`, at any depth, as ``credentials.name``. Members in `unprefixed_names`
     are also returned without the prefix."""
-    flat = {name: Secret(text) for name, text in flat_values(credential).items() if name != "type"}
-    values = {f"credentials.{name}": secret for name, secret in flat.items()}
-    return values | {name: flat[name] for name in bare if name in flat}
+    secret_by_name = {name: Secret(text) for name, text in flat_values(credential).items() if name != "type"}
+    values = {f"credentials.{name}": secret for name, secret in secret_by_name.items()}
+    return values | {name: secret_by_name[name] for name in unprefixed_names if name in secret_by_name}
 
 
 def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
@@ -34,10 +34,12 @@ def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dic
     return token_values(credential, token, texts)
 
 
-def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
+def token_values(
+    credential: Mapping[str, Any], token: str | None, unprefixed_names: Iterable[str] = ()
+) -> dict[str, Secret]:
     """Return the values of `member_values`. If there is a `token`, also return it as ``accessToken`` and
     ``access_token``."""
-    values = member_values(credential, bare)
+    values = member_values(credential, unprefixed_names)
     if token:
         values["accessToken"] = values["access_token"] = Secret(token)
     return values
@@ -55,7 +57,7 @@ class CredentialForm:
         request's body, for error messages."""
         self._fields = fields
         self._path = tuple(path)
-        self._read = {"type"}
+        self._read_names = {"type"}
         self._issues: list[Issue] = []
         kind = fields.get("type")
         if kind not in types:
@@ -64,7 +66,7 @@ class CredentialForm:
     def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
         """Return a field of at most `limit` characters. If `required` is true, a missing field is an error. An empty
         field is then also an error, unless `empty` is true."""
-        self._read.add(name)
+        self._read_names.add(name)
         return self._text(name, self._fields.get(name), limit, required=required, empty=empty)
 
     def _text(self, name: str, value: object, limit: int, *, required: bool, empty: bool) -> str:
@@ -98,7 +100,7 @@ class CredentialForm:
         A dot in `name` is either part of the field's name or a path into an object. If the setting has no pattern, the
         text may contain line breaks, because PEM keys contain line breaks.
         """
-        self._read |= {name, name.partition(".")[0]}
+        self._read_names |= {name, name.partition(".")[0]}
         value = dig(dict(self._fields), name)
         if value in (None, ""):
             if setting.default_value is None and not setting.optional and not setting.automated:
@@ -114,7 +116,7 @@ class CredentialForm:
 
     def read_other_declared_fields(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
         """Return the fields that the entry declares and that no other method has read yet."""
-        other_settings = {name: setting for name, setting in settings.items() if name not in self._read}
+        other_settings = {name: setting for name, setting in settings.items() if name not in self._read_names}
         values = {name: self.read_declared_field(name, setting) for name, setting in other_settings.items()}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -125,7 +127,7 @@ class CredentialForm:
     def moment(self, name: str) -> datetime | None:
         """Return a time that is given as ISO 8601, epoch seconds or epoch milliseconds. Return None if the field is
         absent."""
-        self._read.add(name)
+        self._read_names.add(name)
         value = self._fields.get(name)
         if value is None:
             return None
@@ -139,14 +141,14 @@ class CredentialForm:
 
     def lifetime(self, name: str, now: datetime) -> datetime | None:
         """Return `now` plus the field's number of seconds. Return None if the field is not a positive number."""
-        self._read.add(name)
+        self._read_names.add(name)
         seconds = positive_seconds(self._fields.get(name))
         return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)
 
     def mapping(self, name: str, keys: Sequence[str]) -> dict[str, str]:
         """Return a field that is an object of texts. A key that is not in `keys` is an error. Return an empty object if
         the field is absent."""
-        self._read.add(name)
+        self._read_names.add(name)
         value = self._fields.get(name)
         if value is None:
             return {}
@@ -163,8 +165,8 @@ class CredentialForm:
         for name in self._fields:
             if len(self._issues) >= MAX_ISSUES:
                 break
-            if name not in self._read and name not in ignored:
-                hint = did_you_mean(name, sorted(self._read - self._fields.keys())) or "."
+            if name not in self._read_names and name not in ignored:
+                hint = did_you_mean(name, sorted(self._read_names - self._fields.keys())) or "."
                 self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials{hint}")
         if self._issues:
             raise InvalidRequest("invalid_body", joined_issues(self._issues), errors=self._issues)

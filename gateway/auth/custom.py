@@ -69,16 +69,16 @@ class Custom(OAuth2):
         """First exchange the code for the end user's grant. Then check with this grant that the end user can access the
         installation that the query names. Only then request the installation's token.
         """
-        user = yield from super().finish_consent(context, flow_details, query)
-        credential = {**user.held, "type": "OAUTH2"}
+        user_grant = yield from super().finish_consent(context, flow_details, query)
+        credential = {**user_grant.held, "type": "OAUTH2"}
         if not query.get(INSTALLATION_ID):
-            return Granted(credential, user.config)
-        installation = installation_in(context.provider, query)
-        installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation})
+            return Granted(credential, user_grant.config)
+        installation_id = installation_in(context.provider, query)
+        installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation_id})
         yield from _check_access(installation_context, Secret(credential["access_token"]))
-        app = yield from installation_token(installation_context, "installation_token_url")
-        combined_credential = {"type": "APP", **app, INSTALLATION_ID: installation, "user": credential}
-        return Granted(combined_credential, {**user.config, INSTALLATION_ID: installation})
+        app_token_fields = yield from installation_token(installation_context, "installation_token_url")
+        combined_credential = {"type": "APP", **app_token_fields, INSTALLATION_ID: installation_id, "user": credential}
+        return Granted(combined_credential, {**user_grant.config, INSTALLATION_ID: installation_id})
 
     def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return dict(credential) if credential.get("access_token") else (yield from self.renew(credential, context))
@@ -90,7 +90,9 @@ class Custom(OAuth2):
         if not credential.get(INSTALLATION_ID):
             return {**(yield from super().renew(credential, context)), "type": "OAUTH2"}
         installation_context = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
-        app = yield from installation_token(installation_context, "installation_token_url", credential.get("app_id"))
+        app_token_fields = yield from installation_token(
+            installation_context, "installation_token_url", credential.get("app_id")
+        )
         user = credential.get("user")
         if user and self.sends_refresh_token(credential, context.provider):
             try:
@@ -101,7 +103,7 @@ class Custom(OAuth2):
                 user = None if fault.code in GRANT_GONE else user
         return {
             **{name: value for name, value in credential.items() if name != "user"},
-            **app,
+            **app_token_fields,
             **({"user": user} if user else {}),
         }
 
@@ -157,8 +159,8 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
         return
     if reply.status in TEMPORARY_STATUSES or not 400 <= reply.status < 500:
         raise _check_unavailable_error(context, f"the check returned {reply.status}", retry_after(reply.headers))
-    words = call.scrubbed(refusal_text(reply))
-    status = f"{reply.status}: {words}" if words else f"{reply.status}"
+    provider_text = call.scrubbed(refusal_text(reply))
+    status = f"{reply.status}: {provider_text}" if provider_text else f"{reply.status}"
     raise InvalidRequest(
         "authorization_refused",
         f"Your account at {provider.display_name} cannot access installation {context.config[INSTALLATION_ID]} ({status}). "

@@ -60,9 +60,9 @@ class InstallPlugin(Basic, GrantingMode):
             raise InvalidRequest(
                 "authorization_refused", f"{name} did not install the plugin: {safe_text(query['error'])}."
             )
-        flow_details = captured_settings(context.provider, {}, query)
-        consent_context = replace(context, config={**flow_details, **context.config})
-        return Granted(_plugin(consent_context.for_destinations(consent_context.url("proxy.base_url"))), flow_details)
+        settings = captured_settings(context.provider, {}, query)
+        consent_context = replace(context, config={**settings, **context.config})
+        return Granted(_plugin(consent_context.for_destinations(consent_context.url("proxy.base_url"))), settings)
 
 
 def _plugin(context: AuthContext) -> dict[str, Any]:

@@ -29,11 +29,11 @@ def signed_token(
     """
     secret_values = plain_values(context.values(credential))
     moment = Moment(now)
-    issued = int(now.timestamp())
-    ends_at = issued + spec.lifetime_s
+    issued_at_s = int(now.timestamp())
+    ends_at_s = issued_at_s + spec.lifetime_s
     try:
         header = {"alg": "RS256", **fill_json(spec.header, secret_values, moment)}
-        claims = {**fill_json(spec.claims, secret_values, moment), "iat": issued, "exp": ends_at}
+        claims = {**fill_json(spec.claims, secret_values, moment), "iat": issued_at_s, "exp": ends_at_s}
         key = render_text(spec.key, secret_values, moment=moment, breaks=True)
     except BadValue as fault:  # raised by a function in a claim, such as the fingerprint of a key
         raise TokenRefused("invalid_key", f"a value that the token needs {fault.why}") from fault
@@ -77,17 +77,19 @@ class JwtMode(TokenExchangeMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
-        typed = {name: fields.read_declared_field(name, setting) for name, setting in provider.credentials.items()}
+        typed_fields = {
+            name: fields.read_declared_field(name, setting) for name, setting in provider.credentials.items()
+        }
         fields.finish(*TOKEN_MEMBERS)  # an imported token is ignored, because the gateway signs its own token
-        return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
+        return {"type": self.name, **{name: value for name, value in typed_fields.items() if value is not None}}
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         if context.provider.jwt is None:
             raise TokenRefused("invalid_key", f"the catalog entry '{context.provider.name}' has no jwt")
-        typed = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
-        token, ends_at = signed_token(context.provider.jwt, context, typed_values(typed), clock.now())
-        return {**typed, "token": token.reveal(), "expires_at": iso(ends_at)}
+        typed_fields = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
+        token, ends_at = signed_token(context.provider.jwt, context, typed_values(typed_fields), clock.now())
+        return {**typed_fields, "token": token.reveal(), "expires_at": iso(ends_at)}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential, credential.get("token"))

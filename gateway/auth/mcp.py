@@ -47,8 +47,8 @@ class DynamicClient:
 def document_url(context: AuthContext) -> str:
     """Return the URL that serves `metadata_document`; this URL is the client ID."""
     integration = context.integration
-    place = f"{quote(integration.environment, safe='')}/{quote(integration.integration_id, safe='')}"
-    return f"{context.public_url}/oauth/client-metadata/{place}"
+    path = f"{quote(integration.environment, safe='')}/{quote(integration.integration_id, safe='')}"
+    return f"{context.public_url}/oauth/client-metadata/{path}"
 
 
 def metadata_document(context: AuthContext) -> dict[str, Any]:
@@ -70,9 +70,11 @@ def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
 def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
     """Return how a client with a secret authenticates: with the method that the entry names, else with a method that
     the server supports, else with ``body``. `methods`: the server's methods as RFC 7591 names them, None if unknown."""
-    offered = (REGISTERED_METHODS[method] for method in ("body", "basic"))
-    supported = next((CATALOG_METHODS[method] for method in offered if methods is None or method in methods), "body")
-    return context.provider.token_request_auth_method or supported
+    secret_methods = (REGISTERED_METHODS[method] for method in ("body", "basic"))
+    supported_method = next(
+        (CATALOG_METHODS[method] for method in secret_methods if methods is None or method in methods), "body"
+    )
+    return context.provider.token_request_auth_method or supported_method
 
 
 def register_client(
@@ -85,9 +87,9 @@ def register_client(
     decides, and can name another method than the request. Raises TokenRefused if the server does not register the
     client.
     """
-    chosen = context.provider.token_request_auth_method
-    supported = (method for method in CATALOG_METHODS if methods is None or method in methods)
-    auth_method = REGISTERED_METHODS.get(chosen or "") or next(supported, "client_secret_basic")
+    entry_method = context.provider.token_request_auth_method
+    supported_methods = (method for method in CATALOG_METHODS if methods is None or method in methods)
+    auth_method = REGISTERED_METHODS.get(entry_method or "") or next(supported_methods, "client_secret_basic")
     metadata: dict[str, Any] = {**_metadata(context, auth_method), **({"scope": " ".join(scopes)} if scopes else {})}
     reply = yield encode_call("POST", url, {"Accept": "application/json"}, metadata, "json")
     response = accepted_response(reply)
@@ -99,9 +101,9 @@ def register_client(
         return DynamicClient(client_id)
     # If the response has a client_secret but no token_endpoint_auth_method, use the method that the gateway requested,
     # else client_secret_basic (RFC 7591 §2).
-    assumed = auth_method if auth_method != "none" else "client_secret_basic"
-    catalog_method = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
-    return DynamicClient(client_id, secret, chosen or catalog_method)
+    default_method = auth_method if auth_method != "none" else "client_secret_basic"
+    catalog_method = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or default_method), "body")
+    return DynamicClient(client_id, secret, entry_method or catalog_method)
 
 
 class McpOAuth2(OAuth2):
@@ -118,22 +120,24 @@ class McpOAuth2(OAuth2):
     ) -> Dialogue[ConsentRedirect]:
         server = yield from self._server(context)
         client = yield from self._client(context, server, authorization)
-        requested = (
+        consent_request = (
             authorization if authorization.scopes or context.scopes else replace(authorization, scopes=server.scopes)
         )
-        requested = replace(
-            requested, params={name: text for name, text in requested.params.items() if name != "resource"}
+        consent_request = replace(
+            consent_request, params={name: text for name, text in consent_request.params.items() if name != "resource"}
         )
-        registration = {"server": _kept_server(server, client.auth_method), "client": asdict(client)}
-        redirect = yield from super().start_consent(_complete_context(context, registration), requested)
+        registration = {"server": _server_members(server, client.auth_method), "client": asdict(client)}
+        redirect = yield from super().start_consent(_complete_context(context, registration), consent_request)
         return ConsentRedirect(redirect.url, {**redirect.kept, **registration})
 
     def finish_consent(
         self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         granted = yield from super().finish_consent(_complete_context(context, flow_details), flow_details, query)
-        registered = flow_details["client"]
-        client = {name: registered[name] for name in ("client_id", "client_secret") if registered.get(name)}
+        registered_client = flow_details["client"]
+        client = {
+            name: registered_client[name] for name in ("client_id", "client_secret") if registered_client.get(name)
+        }
         credential = {**granted.held, "server": flow_details["server"]}
         if client["client_id"] != context.integration.client_id:
             credential.setdefault("config_override", client)
@@ -181,10 +185,10 @@ class McpOAuth2(OAuth2):
         if client_id := authorization.override.get("client_id"):
             return DynamicClient(client_id, None, method if authorization.override.get("client_secret") else "none")
         if integration.client_id:
-            public = not integration.client_secret or context.for_destinations(server.token_url).public_client()
-            return DynamicClient(integration.client_id, None, "none" if public else method)
-        reachable = context.public_url.startswith("https://")
-        if registration == "metadata_document" or (registration is None and server.reads_documents and reachable):
+            is_public = not integration.client_secret or context.for_destinations(server.token_url).public_client()
+            return DynamicClient(integration.client_id, None, "none" if is_public else method)
+        has_https_url = context.public_url.startswith("https://")
+        if registration == "metadata_document" or (registration is None and server.reads_documents and has_https_url):
             return DynamicClient(document_url(context))
         if registration in {None, "dynamic"} and server.registration_url:
             scopes = context.scopes or server.scopes
@@ -213,18 +217,18 @@ def resource_url(context: AuthContext) -> str:
     return context.fill_url(context.provider.proxy.base_url).rstrip("/")
 
 
-def _kept_server(server: McpServer, auth_method: str) -> dict[str, Any]:
+def _server_members(server: McpServer, auth_method: str) -> dict[str, Any]:
     names = ("resource", "authorization_url", "token_url", "issuer", "revocation_url")
     members = asdict(server)
     return {name: members[name] for name in names if members[name]} | {"auth_method": auth_method}
 
 
-def _complete_context(context: AuthContext, discovered: Mapping[str, Any]) -> AuthContext:
-    """Return `context` with the URLs and the client of `discovered` in place of the entry's."""
-    server = discovered["server"]
+def _complete_context(context: AuthContext, registration: Mapping[str, Any]) -> AuthContext:
+    """Return `context` with the URLs and the client of `registration` in place of the entry's."""
+    server = registration["server"]
     resource = {"resource": server["resource"]}
     entry = context.provider
-    completed = entry.model_copy(
+    completed_entry = entry.model_copy(
         update={
             "authorization_url": server["authorization_url"],
             "token_url": server["token_url"],
@@ -238,13 +242,13 @@ def _complete_context(context: AuthContext, discovered: Mapping[str, Any]) -> Au
             "refresh_params": {**(entry.refresh_params or entry.token_params), **resource},
         }
     )
-    client = discovered.get("client")
+    client = registration.get("client")
     registered_client = None
     if client and client["client_id"] != context.integration.client_id:
         registered_client = OAuthClient(
             client["client_id"], Secret(client["client_secret"]) if client.get("client_secret") else None
         )
-    return replace(context, provider=completed, entry=context.entry or entry, registered=registered_client)
+    return replace(context, provider=completed_entry, entry=context.entry or entry, registered=registered_client)
 
 
 def _auth_method(server: Mapping[str, Any]) -> str:

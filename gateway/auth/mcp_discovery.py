@@ -46,20 +46,20 @@ class McpServer:
 
 def discover_server(url: str) -> Dialogue[McpServer]:
     """Discover how to authorize for the server at `url`. Raises TokenRefused if its metadata is unusable."""
-    hint, scopes = yield from _read_challenge(url)
-    resource = yield from _resource(url, hint)
-    issuer = next(iter(_text_list(resource.get("authorization_servers"))), None) or _origin(url)
+    metadata_url, scopes = yield from _read_challenge(url)
+    resource_metadata = yield from _resource(url, metadata_url)
+    issuer = next(iter(_text_list(resource_metadata.get("authorization_servers"))), None) or _origin(url)
     metadata = yield from _authorization_server(issuer)
-    scopes = scopes or tuple(_text_list(resource.get("scopes_supported")))
-    name = str(resource.get("resource") or url)
+    scopes = scopes or tuple(_text_list(resource_metadata.get("scopes_supported")))
+    name = str(resource_metadata.get("resource") or url)
     if metadata is None:  # default endpoints of the MCP specification before RFC 9728
         base = issuer.rstrip("/")
         return McpServer(name, f"{base}/authorize", f"{base}/token", None, f"{base}/register", scopes=scopes)
     endpoints = {key: _checked_url(metadata.get(key)) for key in _ENDPOINTS}
     if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
         raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
-    challenges = metadata.get("code_challenge_methods_supported")
-    if isinstance(challenges, list) and "S256" not in challenges:
+    challenge_methods = metadata.get("code_challenge_methods_supported")
+    if isinstance(challenge_methods, list) and "S256" not in challenge_methods:
         raise TokenRefused("invalid_request", f"{issuer} does not support PKCE with S256")
     methods = metadata.get("token_endpoint_auth_methods_supported")
     return McpServer(
@@ -94,18 +94,20 @@ def _read_challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
     return _checked_url(challenge.get("resource_metadata")), tuple(challenge.get("scope", "").split())
 
 
-def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
+def _resource(url: str, metadata_url: str | None) -> Dialogue[Mapping[str, Any]]:
     """Return the metadata of the protected resource at `url` (RFC 9728 §3), or an empty object if there is no metadata.
-    `hint`: the URL of the metadata, None if the server named no URL. Raises TokenRefused if the metadata belongs to
-    another resource."""
-    places = [hint] if hint else _well_known(url, "oauth-protected-resource")
-    for place in places:
-        metadata = yield from _get_json(place)
+    `metadata_url`: the URL of the metadata, None if the server named no URL. Raises TokenRefused if the metadata belongs
+    to another resource."""
+    candidate_urls = [metadata_url] if metadata_url else _well_known(url, "oauth-protected-resource")
+    for candidate_url in candidate_urls:
+        metadata = yield from _get_json(candidate_url)
         if metadata is None:
             continue
         resource = _checked_url(metadata.get("resource"))
         if resource is None or not _covers(resource, url):
-            raise TokenRefused("invalid_request", f"the metadata at {place} belongs to another resource than {url}")
+            raise TokenRefused(
+                "invalid_request", f"the metadata at {candidate_url} belongs to another resource than {url}"
+            )
         return metadata
     return {}
 
@@ -115,14 +117,17 @@ def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
     the requested issuer (§3.3)."""
     if _checked_url(issuer) is None:
         raise TokenRefused("invalid_request", "the metadata names an authorization server that is not a valid URL")
-    places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
-    places.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-    for place in dict.fromkeys(places):
-        metadata = yield from _get_json(place)
+    candidate_urls = [
+        *_well_known(issuer, "oauth-authorization-server")[:1],
+        *_well_known(issuer, "openid-configuration")[:1],
+    ]
+    candidate_urls.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    for candidate_url in dict.fromkeys(candidate_urls):
+        metadata = yield from _get_json(candidate_url)
         if metadata is None:
             continue
         if str(metadata.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
-            raise TokenRefused("invalid_request", f"the metadata at {place} names another issuer than {issuer}")
+            raise TokenRefused("invalid_request", f"the metadata at {candidate_url} names another issuer than {issuer}")
         return metadata
     return None
 

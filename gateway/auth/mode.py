@@ -74,6 +74,10 @@ class TokenRevocation:
     identity: ClientIdentity | None = None
 
 
+# Former names of these class attributes, which modes of other packages may still define.
+FORMER_ATTRIBUTES: Final = {"momentary": "single_use", "brought": "imported_token_member"}
+
+
 class AuthMode(ABC):
     """A way to authenticate requests to a provider on behalf of an end user.
 
@@ -91,8 +95,9 @@ class AuthMode(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "momentary" in vars(cls) and "single_use" not in vars(cls):  # the former name, for modes of other packages
-            cls.single_use = vars(cls)["momentary"]
+        for former, name in FORMER_ATTRIBUTES.items():
+            if former in vars(cls) and name not in vars(cls):
+                setattr(cls, name, vars(cls)[former])
 
     @classmethod
     def types(cls) -> tuple[str, ...]:
@@ -280,14 +285,14 @@ class TokenExchangeMode(AuthMode):
     """A mode that stores a token with ``expires_at``, and the credential with which the next token is requested. Such a
     mode can always refresh."""
 
-    brought: ClassVar[str | None] = None
+    imported_token_member: ClassVar[str | None] = None
     """Name of the credential's member that can hold an imported token. If the member has a token, the gateway requests
     no first token. None: the gateway always requests the first token."""
 
     def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return (
             dict(credential)
-            if self.brought and credential.get(self.brought)
+            if self.imported_token_member and credential.get(self.imported_token_member)
             else (yield from self.renew(credential, context))
         )
 

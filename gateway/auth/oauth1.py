@@ -245,9 +245,9 @@ class OAuth1(GrantingMode):
 
     @staticmethod
     def _request_credentials(
-        context: AuthContext, place: str, keys: OAuth1Keys, extra: Mapping[str, str], form: Mapping[str, str]
+        context: AuthContext, url_field: str, keys: OAuth1Keys, extra: Mapping[str, str], form: Mapping[str, str]
     ) -> Dialogue[tuple[dict[str, str], Reply]]:
-        url = context.url(place)
+        url = context.url(url_field)
         body = urlencode(form)
         headers = {"Authorization": authorization(keys, "POST", url, body, extra=extra)}
         if body:
@@ -277,5 +277,7 @@ def read_credentials(reply: Reply) -> dict[str, str]:
     response = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
     if 200 <= reply.status < 300 and response.get("oauth_token") and "oauth_token_secret" in response:
         return response
-    words = safe_text(response.get("oauth_problem", "")) or refusal_text(reply)
-    raise TokenRefused("credentials_refused", f"it returned {reply.status}" + (f": {words}" if words else ""))
+    provider_text = safe_text(response.get("oauth_problem", "")) or refusal_text(reply)
+    raise TokenRefused(
+        "credentials_refused", f"it returned {reply.status}" + (f": {provider_text}" if provider_text else "")
+    )

@@ -49,11 +49,11 @@ class OAuth2(GrantingMode):
             "type": self.types()[0],
             "access_token": fields.token("access_token", limit=MAX_TOKEN_CHARS),
         }
-        refresh = fields.token("refresh_token", limit=MAX_TOKEN_CHARS, required=False)
-        if refresh:
-            credential["refresh_token"] = refresh
-        stated, after_lifetime = fields.moment("expires_at"), fields.lifetime("expires_in", now)
-        ends_at = stated or after_lifetime
+        refresh_token = fields.token("refresh_token", limit=MAX_TOKEN_CHARS, required=False)
+        if refresh_token:
+            credential["refresh_token"] = refresh_token
+        stated_expiry, computed_expiry = fields.moment("expires_at"), fields.lifetime("expires_in", now)
+        ends_at = stated_expiry or computed_expiry
         if ends_at is not None:
             credential["expires_at"] = iso(ends_at)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
@@ -86,9 +86,9 @@ class OAuth2(GrantingMode):
             authorize.requests_id_token(scopes, consent_params) and "nonce" not in authorization.params
         ):  # replaces a fixed nonce of the entry, which would prove nothing
             consent_params["nonce"] = authorize.new_nonce()
-        in_redirect_uri = bool(provider.state_in_redirect_uri)
+        has_state_in_redirect_uri = bool(provider.state_in_redirect_uri)
         callback = context.redirect_uri
-        if in_redirect_uri:
+        if has_state_in_redirect_uri:
             callback = with_params(callback, {"state": authorization.state})
         url = authorization_url(
             provider,
@@ -96,7 +96,7 @@ class OAuth2(GrantingMode):
             client_id=context.client_id(authorization.override),
             redirect_uri=callback,
             scopes=scopes,
-            state=None if in_redirect_uri else authorization.state,
+            state=None if has_state_in_redirect_uri else authorization.state,
             code_challenge=authorize.challenge(verifier) if verifier else None,
             params=consent_params,
         )
@@ -107,14 +107,14 @@ class OAuth2(GrantingMode):
             "code_verifier": verifier,
             "nonce": consent_params.get("nonce"),
         }
-        if in_redirect_uri:
+        if has_state_in_redirect_uri:
             flow_details["redirect_uri"] = callback
         # If the token URL may not receive the integration's secret, the client works without a secret, now and in every
         # refresh.
-        client_metadata = (
+        public_client = (
             {} if authorization.override.get("client_id") else context.for_destinations(token_url).public_client()
         )
-        override = {**client_metadata, **authorization.override}
+        override = {**public_client, **authorization.override}
         return ConsentRedirect(url, {**flow_details, "override": override} if override else flow_details)
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
@@ -169,7 +169,7 @@ class OAuth2(GrantingMode):
         """
         provider = context.provider
         steps, responses, moment = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
-        merged = response
+        merged_response = response
         for number, step in enumerate(steps, start=2):
             values = step_values(responses)
             tokens = (token for name, token in values.items() if name.endswith("_token"))
@@ -177,12 +177,12 @@ class OAuth2(GrantingMode):
             reply = yield step_call(context, step.url, step, values, moment, secrets=secrets)
             last_response = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
             responses[f"step{number}"] = last_response
-            merged = {
-                **{name: value for name, value in merged.items() if name not in _MEMBERS_OF_ONE_TOKEN},
+            merged_response = {
+                **{name: value for name, value in merged_response.items() if name not in _MEMBERS_OF_ONE_TOKEN},
                 **last_response,
             }
             asked_at = reply.asked_at
-        return merged, asked_at
+        return merged_response, asked_at
 
     def credential_from_response(
         self,
@@ -195,9 +195,9 @@ class OAuth2(GrantingMode):
         `stored_fields` is kept (RFC 6749 §6)."""
         stored_fields = stored_fields or {}
         credential: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
-        refresh = response.get("refresh_token") or stored_fields.get("refresh_token")
-        if refresh:
-            credential["refresh_token"] = refresh
+        refresh_token = response.get("refresh_token") or stored_fields.get("refresh_token")
+        if refresh_token:
+            credential["refresh_token"] = refresh_token
         ends_at = expires_at(provider, response, asked_at)
         if ends_at is not None:
             credential["expires_at"] = iso(ends_at)
@@ -268,14 +268,14 @@ def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any])
     """Return the number of seconds until the provider accepts a refresh of this token. Return 0 if the provider accepts
     a refresh now, or if the token's age is unknown."""
     from_age_s = provider.refresh.from_age_s if provider.refresh else None
-    ends_at, lives_s = (
+    ends_at, lifetime_s = (
         parse_time(credential.get("expires_at")),
         positive_seconds((credential.get("raw") or {}).get("expires_in")),
     )
-    if from_age_s is None or ends_at is None or lives_s is None or lives_s <= from_age_s:
+    if from_age_s is None or ends_at is None or lifetime_s is None or lifetime_s <= from_age_s:
         return 0
     now = clock.now()
-    wait = ends_at - timedelta(seconds=lives_s) + timedelta(seconds=from_age_s) - now
+    wait = ends_at - timedelta(seconds=lifetime_s) + timedelta(seconds=from_age_s) - now
     return math.ceil(wait.total_seconds()) if now < ends_at and wait > timedelta(0) else 0
 
 
@@ -287,10 +287,10 @@ def check_response(provider: Provider, consent_url: str, query: Mapping[str, str
             f"The response came from another issuer than {provider.display_name} and was rejected. Start again.",
         )
     if "error" in query:
-        words = ": ".join(safe_text(query[name]) for name in ("error", "error_description") if query.get(name))
+        error_text = ": ".join(safe_text(query[name]) for name in ("error", "error_description") if query.get(name))
         raise InvalidRequest(
             "authorization_refused",
-            f"{provider.display_name} did not grant access: {words}. Nothing was changed; start again to allow it.",
+            f"{provider.display_name} did not grant access: {error_text}. Nothing was changed; start again to allow it.",
         )
 
 

@@ -28,8 +28,8 @@ class BadKey(ValueError):
 def wrapped_pem(text: str) -> str:
     """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2), because forms and environment
     variables lose line breaks."""
-    unfolded = text.replace("\\r", "").replace("\\n", "\n")
-    return _PEM.sub(_rewrap, unfolded).strip() + "\n"
+    text_with_line_breaks = text.replace("\\r", "").replace("\\n", "\n")
+    return _PEM.sub(_rewrap, text_with_line_breaks).strip() + "\n"
 
 
 def _rewrap(match: re.Match[str]) -> str:
@@ -53,7 +53,7 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning
 
-    kind: type[SigningKey] = getattr(jwk, _KINDS[alg[:2]])
+    key_class: type[SigningKey] = getattr(jwk, _KINDS[alg[:2]])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # the provider decides the key length
@@ -61,12 +61,12 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
                 jwk_members = json.loads(text)
                 return (
                     jwk.RSAKey.import_key(rsa_key_in(jwk_members))
-                    if kind is jwk.RSAKey
-                    else kind.import_key(jwk_members)
+                    if key_class is jwk.RSAKey
+                    else key_class.import_key(jwk_members)
                 )
-            if kind is jwk.OctKey:
+            if key_class is jwk.OctKey:
                 return jwk.OctKey.import_key(hmac_secret(text, encoding))
-            return kind.import_key(private_key_in(wrapped_pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
+            return key_class.import_key(private_key_in(wrapped_pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
     except (ValueError, TypeError, KeyError, RecursionError, JoseError, UnsupportedAlgorithm) as fault:
         raise BadKey(f"the private key cannot be read as one for {alg}; paste it whole, as PEM or JWK") from fault
 
@@ -76,9 +76,9 @@ def hmac_secret(text: str, encoding: str | None) -> bytes:
     if encoding == "hex":
         return bytes.fromhex(text.strip())
     if encoding == "base64":
-        plain = text.strip().translate(str.maketrans("-_", "+/")).rstrip("=")
+        unpadded = text.strip().translate(str.maketrans("-_", "+/")).rstrip("=")
         try:
-            return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+            return base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), validate=True)
         except binascii.Error as fault:
             raise ValueError("not base64") from fault
     return text.encode()

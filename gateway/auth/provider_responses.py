@@ -39,10 +39,10 @@ _CONTAINER_MEMBERS: Final = (
 )
 
 
-def safe_text(words: str) -> str:
-    """Return at most `MAX_TEXT` characters of `words`, as one printable line without a full stop at the end. The result
+def safe_text(text: str) -> str:
+    """Return at most `MAX_TEXT` characters of `text`, as one printable line without a full stop at the end. The result
     can be quoted in a sentence."""
-    return printable(words[:MAX_TEXT]).rstrip(" .")
+    return printable(text[:MAX_TEXT]).rstrip(" .")
 
 
 def refusal_text(reply: Reply) -> str:
@@ -95,12 +95,14 @@ def accepted_response(reply: Reply) -> dict[str, Any]:
     When a password or key is exchanged, a 4xx means that the password, the key or the tenant is wrong, whatever the
     text of the response says.
     """
-    refuses = 400 <= reply.status < 500 and reply.status not in TEMPORARY_STATUSES
-    if not refuses and not 200 <= reply.status < 300:
+    is_refusal = 400 <= reply.status < 500 and reply.status not in TEMPORARY_STATUSES
+    if not is_refusal and not 200 <= reply.status < 300:
         raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
-    if refuses:
-        words = refusal_text(reply)
-        raise TokenRefused("credentials_refused", f"it returned {reply.status}" + (f": {words}" if words else ""))
+    if is_refusal:
+        provider_text = refusal_text(reply)
+        raise TokenRefused(
+            "credentials_refused", f"it returned {reply.status}" + (f": {provider_text}" if provider_text else "")
+        )
     response = parse_object(reply.headers, reply.body)
     if response is None:
         raise TokenUnavailable(f"the token endpoint returned {reply.status} with a body that is not a JSON object")
@@ -112,8 +114,10 @@ def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
     error text of the response. Raise TokenUnavailable if the token is not valid in a header."""
     token = next((candidate for path in paths if isinstance(candidate := dig(response, path), str) and candidate), None)
     if token is None:
-        words = refusal_text(Reply(200, {}, json.dumps(response).encode(), datetime.now(UTC)))
-        raise TokenRefused("credentials_refused", f"its response has no {paths[0]}" + (f": {words}" if words else ""))
+        provider_text = refusal_text(Reply(200, {}, json.dumps(response).encode(), datetime.now(UTC)))
+        raise TokenRefused(
+            "credentials_refused", f"its response has no {paths[0]}" + (f": {provider_text}" if provider_text else "")
+        )
     if not fits_header(token):
         raise TokenUnavailable("the token endpoint returned a token with characters that no token may have")
     return token
@@ -128,5 +132,5 @@ def jwt_ends_at(token: str) -> datetime | None:
 
 def token_paths(provider: Provider, default: str) -> tuple[str, ...]:
     """Return the paths of the token in a response: the entry's path, else `default`."""
-    places = provider.token_response
-    return (places.token_path,) if places and places.token_path else (default,)
+    response_paths = provider.token_response
+    return (response_paths.token_path,) if response_paths and response_paths.token_path else (default,)

@@ -55,10 +55,10 @@ def _encode(text: str) -> str:
 
 
 def _body_members(content_type: str, body: bytes) -> list[tuple[str, str]]:
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind == FORM:
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == FORM:
         return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
-    if kind != "application/json":
+    if media_type != "application/json":
         return []
     try:
         value = json.loads(body)
@@ -76,8 +76,8 @@ BODY_PARAMETERS: Final = "bodyCanonicalParams"
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplates:
-    """A signer that fills templates. `headers`, `query`: templates by name, with header names in lower case. `known`:
-    values that do not depend on the request.
+    """A signer that fills templates. `headers`, `query`: templates by name, with header names in lower case.
+    `known_values`: values that do not depend on the request.
 
     Every template replaces the caller's value, even if the template contains no credential, because another template
     can sign it.
@@ -85,7 +85,7 @@ class RequestTemplates:
 
     headers: Mapping[str, str]
     query: Mapping[str, str]
-    known: Mapping[str, str] = field(repr=False)
+    known_values: Mapping[str, str] = field(repr=False)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -105,8 +105,11 @@ class RequestTemplates:
         path, _, query = request.target.partition("?")
         pairs = [pair for pair in query.split("&") if pair and parameter_name(pair) not in self.query]
         url = f"{request.scheme}://{host_field(request)}{path}" + ("?" + "&".join(pairs) if pairs else "")
-        kind = request.headers.get("content-type", "")
-        values = {**self.known, **request_values(request.method, url, content_type=kind, body=body or b"")}
+        content_type = request.headers.get("content-type", "")
+        values = {
+            **self.known_values,
+            **request_values(request.method, url, content_type=content_type, body=body or b""),
+        }
         moment = Moment()
         for name, template in self.query.items():
             pairs.append(f"{quote(name, safe='')}={quote(_fill_in(name, template, values, moment), safe='')}")
@@ -119,21 +122,21 @@ class RequestTemplates:
 class Signers:
     """Several signers in sequence. Each signer signs the result of the previous signers."""
 
-    each: tuple[Signer, ...]
+    signers: tuple[Signer, ...]
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return tuple(name for signer in self.each for name in signer.fields)
+        return tuple(name for signer in self.signers for name in signer.fields)
 
     @property
     def query_fields(self) -> tuple[str, ...]:
-        return tuple(name for signer in self.each for name in signer.query_fields)
+        return tuple(name for signer in self.signers for name in signer.query_fields)
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        return any(signer.wants_body(request) for signer in self.each)
+        return any(signer.wants_body(request) for signer in self.signers)
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
-        for signer in self.each:
+        for signer in self.signers:
             signer.sign(request, body)
 
 

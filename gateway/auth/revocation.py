@@ -101,8 +101,8 @@ def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> Revocat
     is_refused = response.get("ok") is False or bool(error)  # some providers report a refusal with status 200
     if 200 <= reply.status < 300 and not is_refused:
         return RevocationOutcome(token.hint, "revoked")
-    words = call.scrubbed(refusal_text(reply))
-    detail = f"it returned {reply.status}" + (f": {words}" if words else "")
+    provider_text = call.scrubbed(refusal_text(reply))
+    detail = f"it returned {reply.status}" + (f": {provider_text}" if provider_text else "")
     if code in GONE_ERRORS or reply.status in {404, 410}:
         return RevocationOutcome(token.hint, "already_invalid", detail)
     if code == "unsupported_token_type":

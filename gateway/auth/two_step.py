@@ -79,12 +79,12 @@ class TwoStep(TokenExchangeMode):
 
     def _log_in(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        typed = {
+        typed_fields = {
             name: value
             for name, value in credential.items()
             if name not in TOKEN_MEMBERS or name in provider.credentials
         }
-        values = {**typed_values(typed), **_assertion_options(typed)}
+        values = {**typed_values(typed_fields), **_assertion_options(typed_fields)}
         moment = Moment(clock.now())
         if provider.jwt is not None:
             values["jwt"] = signed_token(provider.jwt, context, values, moment.at)[0]
@@ -99,12 +99,14 @@ class TwoStep(TokenExchangeMode):
         responses: dict[str, Any] = {}
         for number, step in enumerate((first_step, *(provider.additional_steps or ())), start=1):
             template = _url_template(context, step, is_first=number == 1)
-            so_far = {**values, **step_values(responses)}
-            identity = self.identity(typed)
-            reply = yield step_call(context, template, step, so_far, moment, identity=identity, secrets=so_far.values())
+            known_values = {**values, **step_values(responses)}
+            identity = self.identity(typed_fields)
+            reply = yield step_call(
+                context, template, step, known_values, moment, identity=identity, secrets=known_values.values()
+            )
             responses[f"step{number}"] = accepted_response(reply)
         token_fields = self._read(provider, responses[f"step{len(responses)}"], reply.asked_at)
-        return {**typed, **token_fields, **({"steps": responses} if len(responses) > 1 else {})}
+        return {**typed_fields, **token_fields, **({"steps": responses} if len(responses) > 1 else {})}
 
     def _refresh_or_log_in(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
@@ -129,11 +131,11 @@ class TwoStep(TokenExchangeMode):
     def _read(provider: Provider, response: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
         token = token_at(response, token_paths(provider, "access_token"))
         ends_at = expires_at(provider, response, asked_at) or jwt_ends_at(token)
-        places = provider.token_response
-        refresh = dig(response, (places and places.refresh_token_path) or "refresh_token")
+        response_paths = provider.token_response
+        refresh_token = dig(response, (response_paths and response_paths.refresh_token_path) or "refresh_token")
         token_fields = {"token": token, "expires_at": iso(ends_at) if ends_at else None, "raw": response}
-        if isinstance(refresh, str) and refresh:
-            token_fields["refresh_token"] = refresh
+        if isinstance(refresh_token, str) and refresh_token:
+            token_fields["refresh_token"] = refresh_token
         return {name: value for name, value in token_fields.items() if value is not None}
 
 
@@ -145,11 +147,11 @@ def _responses(credential: Mapping[str, Any]) -> Mapping[str, Any]:
 def _merge(old_response: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
     """Return `old_response` with the members of `response`. If both have an object with the same name, these two objects
     are merged in the same way."""
-    updated = {**old_response, **response}
+    merged = {**old_response, **response}
     for name, value in response.items():
-        if isinstance(value, Mapping) and isinstance(earlier := old_response.get(name), Mapping):
-            updated[name] = _merge(earlier, value)
-    return updated
+        if isinstance(value, Mapping) and isinstance(old_value := old_response.get(name), Mapping):
+            merged[name] = _merge(old_value, value)
+    return merged
 
 
 def _assertion_options(credential: Mapping[str, Any]) -> dict[str, Secret]:
