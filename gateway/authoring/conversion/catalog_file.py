@@ -26,20 +26,20 @@ class ExpandedEntry:
     """An entry with its inherited fields.
 
     `values`: all fields except ``alias``. `owner`: for each field, the name of the entry that sets it, for messages.
-    `unknown`: the name of a base entry that is not in the file; None if there is none. `circle`: whether the entry
-    inherits from itself.
+    `unknown_base`: the name of a base entry that is not in the file; None if there is none. `is_circular`: whether the
+    entry inherits from itself.
     """
 
     values: dict[str, Any]
     owner: dict[str, str]
-    unknown: str | None = None
-    circle: bool = False
+    unknown_base: str | None = None
+    is_circular: bool = False
 
 
-def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> ExpandedEntry:
+def expand_entry(name: str, entries: Mapping[str, Any], inheriting_names: tuple[str, ...] = ()) -> ExpandedEntry:
     """Return the entry called `name` with all fields that it inherits from other entries in `entries`.
 
-    `heirs`: the names of the entries that inherit from this entry, to detect a cycle.
+    `inheriting_names`: the names of the entries that inherit from this entry, to detect a cycle.
     """
     stated_fields = _merge_mappings(entries[name])
     own_values = {key: value for key, value in stated_fields.items() if key != ALIAS_KEY}
@@ -47,16 +47,16 @@ def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] =
     base = stated_fields.get(ALIAS_KEY)
     if base is None:
         return ExpandedEntry(own_values, own_names)
-    if base in (name, *heirs):
-        return ExpandedEntry(own_values, own_names, circle=True)
+    if base in (name, *inheriting_names):
+        return ExpandedEntry(own_values, own_names, is_circular=True)
     if not isinstance(entries.get(str(base)), Mapping):
-        return ExpandedEntry(own_values, own_names, unknown=str(base))
-    base_values = expand_entry(str(base), entries, (*heirs, name))
+        return ExpandedEntry(own_values, own_names, unknown_base=str(base))
+    base_values = expand_entry(str(base), entries, (*inheriting_names, name))
     return ExpandedEntry(
         {**base_values.values, **own_values},
         {**base_values.owner, **own_names},
-        base_values.unknown,
-        base_values.circle,
+        base_values.unknown_base,
+        base_values.is_circular,
     )
 
 
@@ -66,11 +66,11 @@ def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
     The mapping's own keys win, then those of earlier mappings in the list.
     """
     bases = mapping.get(MERGE)
-    inner: dict[str, Any] = {}
+    base_values: dict[str, Any] = {}
     for base in reversed(bases if isinstance(bases, list) else [bases]):
         if isinstance(base, Mapping):
-            inner |= _merge_mappings(base)
-    return {**inner, **{key: value for key, value in mapping.items() if key != MERGE}}
+            base_values |= _merge_mappings(base)
+    return {**base_values, **{key: value for key, value in mapping.items() if key != MERGE}}
 
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -105,12 +105,12 @@ class ConvertedEntry:
 
 
 def convert_catalog(
-    path: Path, external_names: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
+    path: Path, external_names: ExternalNames, shipped_entries: Mapping[str, Mapping[str, Any]]
 ) -> list[ConvertedEntry]:
     """Convert every entry of the file `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
 
-    `external_names`: the auth modes and scripts of this gateway. `shipped`: the shipped entries, by name; an ``alias`` can also
-    name a shipped entry.
+    `external_names`: the auth modes and scripts of this gateway. `shipped_entries`: by name; an ``alias`` can also name a
+    shipped entry.
     """
     document = read_yaml(path, max_bytes=MAX_BYTES, max_values=MAX_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
@@ -122,7 +122,7 @@ def convert_catalog(
                 document.file_and_line(), "is not a file of entries: write `name:` lines with an entry below each"
             )
         )
-    return [_convert_entry(name, entries, path, document, external_names, shipped) for name in names]
+    return [_convert_entry(name, entries, path, document, external_names, shipped_entries) for name in names]
 
 
 class NotACatalog(ValueError):
@@ -139,41 +139,44 @@ def _convert_entry(
     path: Path,
     document: CatalogDocument,
     external_names: ExternalNames,
-    shipped: Mapping[str, Mapping[str, Any]],
+    shipped_entries: Mapping[str, Mapping[str, Any]],
 ) -> ConvertedEntry:
     if not isinstance(entries[name], Mapping):
         return ConvertedEntry(
             name, None, (ConversionReport("refused", "", document.file_and_line(name), "is not an entry"),)
         )
-    expanded = expand_entry(name, entries)
+    expanded_entry = expand_entry(name, entries)
     conversion = EntryConversion(external_names.scripts or ())
     notes = conversion.notes
-    if expanded.circle:
+    if expanded_entry.is_circular:
         notes.add_refused(("alias",), "inherits from itself")
-    values = conversion.values(_with_base_fields(expanded, shipped))
+    values = conversion.values(_with_base_fields(expanded_entry, shipped_entries))
     values |= {"provenance": "unconfirmed", "sources": [f"imported from {path.name}"]}
-    if expanded.unknown is not None:
-        if expanded.unknown in shipped:
-            values = _own_values(values, expanded)
+    if expanded_entry.unknown_base is not None:
+        if expanded_entry.unknown_base in shipped_entries:
+            values = _own_values(values, expanded_entry)
             notes.add_changed(
-                ("alias",), f"{expanded.unknown!r} is the shipped entry, whose mappings are merged with this entry's"
+                ("alias",),
+                f"{expanded_entry.unknown_base!r} is the shipped entry, whose mappings are merged with this entry's",
             )
         else:
             notes.add_refused(
-                ("alias",), f"there is no entry {expanded.unknown!r} in the file or in the shipped catalog"
+                ("alias",), f"there is no entry {expanded_entry.unknown_base!r} in the file or in the shipped catalog"
             )
     if not notes.is_refused:
-        values = _repair(name, values, external_names, shipped, notes)
-    lines = tuple(
-        ConversionReport(note.kind, dotted(note.place), _note_location(document, name, expanded, note), note.message)
+        values = _repair(name, values, external_names, shipped_entries, notes)
+    reports = tuple(
+        ConversionReport(
+            note.kind, dotted(note.place), _note_location(document, name, expanded_entry, note), note.message
+        )
         for note in notes.all
     )
-    return ConvertedEntry(name, None if notes.is_refused else values, lines)
+    return ConvertedEntry(name, None if notes.is_refused else values, reports)
 
 
-def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _with_base_fields(expanded: ExpandedEntry, shipped_entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entry's values. If the base entry is a shipped entry, add its auth mode and its base URL."""
-    base = shipped.get(expanded.unknown or "")
+    base = shipped_entries.get(expanded.unknown_base or "")
     if base is None:
         return expanded.values
     return {"auth_mode": base["auth_mode"], "proxy": {"base_url": base["proxy"]["base_url"]}, **expanded.values}
@@ -182,14 +185,17 @@ def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str
 def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, Any]:
     """Return the values that the entry sets itself, with an ``alias`` that names its shipped base entry."""
     inherited_fields = {"auth_mode", "proxy", "categories", "display_name"} - set(expanded.values)
-    return {"alias": expanded.unknown, **{key: value for key, value in values.items() if key not in inherited_fields}}
+    return {
+        "alias": expanded.unknown_base,
+        **{key: value for key, value in values.items() if key not in inherited_fields},
+    }
 
 
 def _repair(
     name: str,
     values: dict[str, Any],
     external_names: ExternalNames,
-    shipped: Mapping[str, Mapping[str, Any]],
+    shipped_entries: Mapping[str, Mapping[str, Any]],
     notes: Notes,
 ) -> dict[str, Any]:
     """Return `values` without the optional fields that the catalog's checks refuse.
@@ -197,31 +203,31 @@ def _repair(
     Each removed field is reported as lost. If the checks refuse a required field, the entry is reported as refused.
     """
     for _ in range(MAX_REPAIRS):
-        findings = list(_find_faults(name, values, external_names, shipped))
+        findings = list(_find_faults(name, values, external_names, shipped_entries))
         if not findings:
             return values
-        dropped = False
+        has_dropped = False
         for place, message in findings:
             if place and not _is_required(place, values) and _delete(values, place):
                 notes.add_lost(place, message)
-                dropped = True
-        if not dropped:
+                has_dropped = True
+        if not has_dropped:
             for place, message in findings:
                 notes.add_refused(place, message)
             return values
-    for place, message in _find_faults(name, values, external_names, shipped):
+    for place, message in _find_faults(name, values, external_names, shipped_entries):
         notes.add_refused(place, message)
     return values
 
 
 def _find_faults(
-    name: str, values: dict[str, Any], external_names: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
+    name: str, values: dict[str, Any], external_names: ExternalNames, shipped_entries: Mapping[str, Mapping[str, Any]]
 ) -> Sequence[Finding]:
     try:
-        merged = InheritedEntries({name: values}, shipped).merged_values(name)
+        merged_values = InheritedEntries({name: values}, shipped_entries).merged_values(name)
     except CannotInherit as fault:
         return [(("alias",), str(fault))]
-    return parse_provider(name, merged, external_names)[1]
+    return parse_provider(name, merged_values, external_names)[1]
 
 
 def _is_required(place: Place, values: Mapping[str, Any]) -> bool:
@@ -239,13 +245,13 @@ def _delete(values: dict[str, Any], place: Place) -> bool:
     """Delete the value at `place`, or the whole list that contains this value. Return whether the value existed."""
     parent: Any = values
     for index, step in enumerate(place):
-        inner = parent.get(step) if isinstance(parent, dict) else None
-        if inner is None:
+        value = parent.get(step) if isinstance(parent, dict) else None
+        if value is None:
             return False
-        if index == len(place) - 1 or not isinstance(inner, dict):
+        if index == len(place) - 1 or not isinstance(value, dict):
             del parent[step]
             return True
-        parent = inner
+        parent = value
     return False
 
 
@@ -275,14 +281,14 @@ def write(entries: Sequence[ConvertedEntry], folder: Path, *, source: str, force
     otherwise an entry with an existing file is not written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    existing = []
+    existing_names = []
     for entry in entries:
         path = folder / f"{entry.name}.yaml"
         if path.exists() and not force:
-            existing.append(entry.name)
+            existing_names.append(entry.name)
             continue
         path.write_text(entry_text(entry, source), encoding="utf-8")
-    return existing
+    return existing_names
 
 
 def entry_text(entry: ConvertedEntry, source: str) -> str:

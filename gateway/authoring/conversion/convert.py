@@ -81,13 +81,13 @@ def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
 
 def _convert_pattern(setting: dict[str, Any], pattern: str, place: Place, notes: Notes) -> None:
     """Put `pattern` into `setting`, converted from JavaScript's regular expression syntax to Python's syntax."""
-    python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
+    python_pattern = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
-        re.compile(python)
+        re.compile(python_pattern)
     except (re.error, OverflowError, RecursionError) as fault:
         notes.add_lost(place, f"is not a regular expression in Python's syntax: {fault}")
         return
-    setting["pattern"] = python
+    setting["pattern"] = python_pattern
 
 
 # ── Adding values that a gateway entry requires and the public catalog's format does not: settings, and their formats.
@@ -119,18 +119,18 @@ def _add_missing_setting(entry: dict[str, Any], name: str, notes: Notes) -> None
         notes.add_changed(("connection_config",), f"{name!r} is used but not declared; an empty setting was added")
 
 
-def _add_missing_credential(entry: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
+def _add_missing_credential(entry: dict[str, Any], name: str, short_name: str, notes: Notes) -> None:
     mode = AUTH_MODES.get(str(entry.get("auth_mode")))
-    if mode is None or mode.redirects or bare.startswith("raw.") or name.startswith("credentials") is False:
+    if mode is None or mode.redirects or short_name.startswith("raw.") or name.startswith("credentials") is False:
         return
     known_names = {*mode.placeholders, *mode.members, *entry.get("credentials", {})}
-    if not any(spelling in known_names for spelling in (*spellings(name), bare)):
-        forms = entry.setdefault("credentials", {})
-        for typed_field in () if forms else mode.typed_fields:
-            forms.setdefault(typed_field, {})
-        forms[bare] = {"secret": True}
+    if not any(spelling in known_names for spelling in (*spellings(name), short_name)):
+        credentials = entry.setdefault("credentials", {})
+        for typed_field in () if credentials else mode.typed_fields:
+            credentials.setdefault(typed_field, {})
+        credentials[short_name] = {"secret": True}
         notes.add_changed(
-            ("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret"
+            ("credentials",), f"{short_name!r} is used but not declared; an empty setting was added, as a secret"
         )
 
 
@@ -138,11 +138,11 @@ def _add_formats(entry: dict[str, Any], template: str, notes: Notes) -> None:
     url = parse_url_template(template)
     if url.whole_base_url is not None:
         _add_format(entry, url.whole_base_url.name, "uri", notes)
-    literal = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
+    literal_text = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
     for piece in url.host:
         if isinstance(piece, Name):
             setting = _find_setting(entry, piece.name)
-            if setting is not None and (not literal or _may_have_dots(setting)):
+            if setting is not None and (not literal_text or _may_have_dots(setting)):
                 _add_format(entry, piece.name, "hostname", notes)
 
 
@@ -178,8 +178,8 @@ def _find_setting(entry: Mapping[str, Any], name: str) -> dict[str, Any] | None:
 
 def _url_templates(entry: Mapping[str, Any]) -> Iterator[str]:
     yield from (entry[key] for key in URL_FIELDS if isinstance(entry.get(key), str))
-    for forms in entry.get("alternatives", {}).values():
-        yield from forms
+    for templates in entry.get("alternatives", {}).values():
+        yield from templates
     yield from (step["url"] for step in entry.get("additional_steps", ()) if "url" in step)
     proxy = entry.get("proxy", {})
     if "base_url" in proxy:
@@ -194,11 +194,11 @@ def _names_in(value: Any) -> Iterator[str]:
             with suppress(TemplateError):
                 yield from placeholders(value)
         case Mapping():
-            for inner in value.values():
-                yield from _names_in(inner)
+            for member in value.values():
+                yield from _names_in(member)
         case list():
-            for inner in value:
-                yield from _names_in(inner)
+            for member in value:
+                yield from _names_in(member)
 
 
 _PAGE_FIELDS: Final = ("docs", "docs_connect", "setup_guide_url", "homepage", "logo_url")
@@ -226,12 +226,14 @@ _NOT_SUPPORTED: Final = {
 
 
 class EntryConversion:
-    """The conversion of one entry. `scripts`: the names of the available scripts. `out`: the converted fields so far."""
+    """The conversion of one entry. `scripts`: the names of the available scripts. `converted_fields`: the fields that are
+
+    converted so far."""
 
     def __init__(self, scripts: Collection[str]) -> None:
         self.scripts = scripts
         self.notes = Notes()
-        self.out: dict[str, Any] = {}
+        self.converted_fields: dict[str, Any] = {}
         self._mode = ""
         self._fallbacks = FallbackTemplates(self.notes)
         self._alternatives: dict[str, list[str]] = {}
@@ -248,39 +250,42 @@ class EntryConversion:
                 self.notes.add_lost((str(key),), f"has a value that cannot be converted: {fault}")
         self._add_implied_values()
         if self._alternatives:
-            self.out["alternatives"] = self._alternatives
-        with_defaults(self.out, self._fallbacks.defaults)
-        fill_gaps(self.out, self.notes)
-        return {key: value for key, value in self.out.items() if value not in ({}, [], None)}
+            self.converted_fields["alternatives"] = self._alternatives
+        with_defaults(self.converted_fields, self._fallbacks.defaults)
+        fill_gaps(self.converted_fields, self.notes)
+        return {key: value for key, value in self.converted_fields.items() if value not in ({}, [], None)}
 
     def _field(self, key: str, value: Any, entry: Mapping[str, Any]) -> None:
-        special: Callable[[Any, Mapping[str, Any]], None] | None = getattr(self, f"_on_{key}", None)
-        if special is not None:
-            special(value, entry)
+        field_converter: Callable[[Any, Mapping[str, Any]], None] | None = getattr(self, f"_on_{key}", None)
+        if field_converter is not None:
+            field_converter(value, entry)
         elif key in URL_FIELDS:
             self._url(key, value)
         elif key in _TEXT_FIELDS:
-            self.out[key] = as_text(value)
+            self.converted_fields[key] = as_text(value)
         elif key in _MAP_FIELDS:
-            self.out[key] = convert_text_map(value, (key,), self.notes, self._fallbacks)
+            self.converted_fields[key] = convert_text_map(value, (key,), self.notes, self._fallbacks)
         elif key in _LIST_FIELDS:
-            self.out[key] = as_list(value)
+            self.converted_fields[key] = as_list(value)
         elif key in _FLAG_FIELDS:
-            self.out[key] = as_flag(value)
+            self.converted_fields[key] = as_flag(value)
         elif key in FORM_FIELDS:
-            self.out[key] = {**self.out.get(key, {}), **convert_form(value, (key,), self.notes)}
+            self.converted_fields[key] = {
+                **self.converted_fields.get(key, {}),
+                **convert_form(value, (key,), self.notes),
+            }
         elif key in _PAGE_FIELDS:
             self._page(key, value)
         elif key in SCRIPT_FIELDS:
             self._script(key, as_text(value))
         else:
-            self.notes.add_lost((key,), _NOT_SUPPORTED.get(key, f"our entries have no {key!r}"))
+            self.notes.add_lost((key,), _NOT_SUPPORTED.get(key, f"gateway entries have no {key!r}"))
 
     def _url(self, key: str, value: Any) -> None:
         if isinstance(value, Mapping):
             self._url_by_mode(key, value)
             return
-        self.out[key], alternatives = self._fallbacks.url(as_text(value), (key,))
+        self.converted_fields[key], alternatives = self._fallbacks.url(as_text(value), (key,))
         if alternatives:
             self._alternatives[key] = alternatives
             self.notes.add_changed((key,), f"'||' became alternatives.{key}")
@@ -296,21 +301,21 @@ class EntryConversion:
 
     def _page(self, key: str, value: Any) -> None:
         if is_web_url(as_text(value)):
-            self.out[key] = as_text(value)
+            self.converted_fields[key] = as_text(value)
         else:
             self.notes.add_lost((key,), "is not the URL of a page")
 
     def _script(self, key: str, name: str) -> None:
         gateway_name = SCRIPT_ALIASES.get(name, name)
         if gateway_name in self.scripts:
-            self.out[key] = gateway_name
+            self.converted_fields[key] = gateway_name
         else:
             self.notes.add_lost(
                 (key,), f"there is no script {name!r} here; use one of {', '.join(sorted(self.scripts))}"
             )
 
     def _on_categories(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["categories"] = list(dict.fromkeys(as_list(value)))
+        self.converted_fields["categories"] = list(dict.fromkeys(as_list(value)))
 
     def _on_name(self, value: Any, _: Mapping[str, Any]) -> None:
         """Ignore `name`: the name of the file is used instead."""
@@ -319,76 +324,85 @@ class EntryConversion:
         if not isinstance(value, Mapping):
             self.notes.add_lost(("proxy",), "is not a mapping: `key: value` lines")
             return
-        self.out["proxy"] = convert_proxy(value, self.notes, self._fallbacks, self._alternatives)
+        self.converted_fields["proxy"] = convert_proxy(value, self.notes, self._fallbacks, self._alternatives)
         if isinstance(other_settings := value.get("connection_config"), Mapping):
-            converted = convert_form(other_settings, ("proxy", "connection_config"), self.notes)
-            self.out["connection_config"] = {**converted, **self.out.get("connection_config", {})}
+            converted_settings = convert_form(other_settings, ("proxy", "connection_config"), self.notes)
+            self.converted_fields["connection_config"] = {
+                **converted_settings,
+                **self.converted_fields.get("connection_config", {}),
+            }
             self.notes.add_changed(("proxy", "connection_config"), "became part of the entry's connection_config")
 
     def _on_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and not is_flat(value):
-            self.out["token_body"] = convert_value(value, ("token_params",), self._fallbacks)
+            self.converted_fields["token_body"] = convert_value(value, ("token_params",), self._fallbacks)
             self.notes.add_changed(("token_params",), "became token_body, since it is more than a flat list")
         else:
-            self.out["token_params"] = convert_text_map(value, ("token_params",), self.notes, self._fallbacks)
+            self.converted_fields["token_params"] = convert_text_map(
+                value, ("token_params",), self.notes, self._fallbacks
+            )
 
     def _on_refresh_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["refresh_params"] = convert_text_map(value, ("refresh_token_params",), self.notes, self._fallbacks)
+        self.converted_fields["refresh_params"] = convert_text_map(
+            value, ("refresh_token_params",), self.notes, self._fallbacks
+        )
         self.notes.add_changed(("refresh_token_params",), "became refresh_params")
 
     def _on_body_format(self, value: Any, _: Mapping[str, Any]) -> None:
         if value == "xml":
             self.notes.add_refused(("body_format",), NO_XML)
         else:
-            self.out["body_format"] = as_text(value)
+            self.converted_fields["body_format"] = as_text(value)
 
     def _on_token_request_method(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["token_request_method"] = as_text(value).upper()
+        self.converted_fields["token_request_method"] = as_text(value).upper()
 
     def _on_token_request_auth_method(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["token_request_auth_method"] = as_text(value)
+        self.converted_fields["token_request_auth_method"] = as_text(value)
 
     def _on_authorization_method(self, value: Any, entry: Mapping[str, Any]) -> None:
         if "token_request_auth_method" not in entry:
-            self.out["token_request_auth_method"] = "basic" if value == "header" else "body"
+            self.converted_fields["token_request_auth_method"] = "basic" if value == "header" else "body"
         self.notes.add_changed(("authorization_method",), "became token_request_auth_method")
 
     def _on_client_registration(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["client_registration"] = _REGISTRATION.get(as_text(value), as_text(value))
+        self.converted_fields["client_registration"] = _REGISTRATION.get(as_text(value), as_text(value))
 
     def _on_token_response(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["token_response"] = convert_token_response(value, ("token_response",), self.notes)
+        self.converted_fields["token_response"] = convert_token_response(value, ("token_response",), self.notes)
 
     def _on_token_expires_in_ms(self, value: Any, _: Mapping[str, Any]) -> None:
         seconds = max(1, int(value) // 1000)
         if self._mode == "SIGNATURE":
-            self.out.setdefault("signature", {})["lifetime_s"] = seconds
+            self.converted_fields.setdefault("signature", {})["lifetime_s"] = seconds
         else:
-            self.out["token_ttl"] = seconds
+            self.converted_fields["token_ttl"] = seconds
         self.notes.add_changed(("token_expires_in_ms",), "was converted to seconds")
 
     def _on_token_expiration_buffer(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["token_expiration_buffer"] = int(value)
+        self.converted_fields["token_expiration_buffer"] = int(value)
 
     def _on_signature(self, value: Any, _: Mapping[str, Any]) -> None:
         scheme = as_text(value.get("protocol") if isinstance(value, Mapping) else value).lower()
         if self._mode == "SIGNATURE" and scheme == "wsse":
-            self.out.setdefault("signature", {})["scheme"] = scheme
+            self.converted_fields.setdefault("signature", {})["scheme"] = scheme
         else:
             self.notes.add_refused(("signature",), "the only supported signature is WSSE, in auth_mode SIGNATURE")
 
     def _on_token(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["jwt"] = convert_jwt(value, ("token",), self.notes)
+        self.converted_fields["jwt"] = convert_jwt(value, ("token",), self.notes)
 
     def _on_assertion(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["jwt"] = convert_jwt(value, ("assertion",), self.notes)
+        self.converted_fields["jwt"] = convert_jwt(value, ("assertion",), self.notes)
 
     def _on_additional_steps(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["additional_steps"] = convert_steps(value, ("additional_steps",), self.notes, self._fallbacks)
+        self.converted_fields["additional_steps"] = convert_steps(
+            value, ("additional_steps",), self.notes, self._fallbacks
+        )
 
     def _add_implied_values(self) -> None:
         """Add values that the public catalog has by default and a gateway entry must state."""
-        entry = self.out
+        entry = self.converted_fields
         entry.setdefault("display_name", None)
         entry.setdefault("categories", ["other"])
         if self._mode == "TWO_STEP" and "body_format" not in entry and "token_body" not in entry:
@@ -409,9 +423,9 @@ class EntryConversion:
         This is safe: the server there issued the tokens, so calls with them reveal nothing new to it.
         """
         for key in ("token_url", "authorization_url"):
-            scheme, separator, host_and_path = str(self.out.get(key) or "").partition("://")
+            scheme, separator, host_and_path = str(self.converted_fields.get(key) or "").partition("://")
             if separator:
-                self.out["proxy"]["base_url"] = f"{scheme}://{host_and_path.partition('/')[0]}"
+                self.converted_fields["proxy"]["base_url"] = f"{scheme}://{host_and_path.partition('/')[0]}"
                 self.notes.add_changed(
                     ("proxy",), f"has no base_url; the origin of {key} was used: replace it by the API's base URL"
                 )

@@ -106,7 +106,7 @@ class FallbackTemplates:
             return main_text
         if "${" not in main_text:
             return self.text(" || ".join(alternatives), place)
-        if len(alternatives) == 1 and self._has_default(main_text, alternatives[0]):
+        if len(alternatives) == 1 and self._set_default(main_text, alternatives[0]):
             self.notes.add_changed(place, f"'|| {alternatives[0]}' became the setting's default_value")
             return main_text
         self.notes.add_lost(
@@ -114,7 +114,7 @@ class FallbackTemplates:
         )
         return main_text
 
-    def _has_default(self, template: str, default: str) -> bool:
+    def _set_default(self, template: str, default: str) -> bool:
         """Make `default` the default value of the setting in `template`. Return whether this was possible."""
         match = _ONE_NAME.fullmatch(template)
         if match is None or "${" in default:
@@ -125,17 +125,17 @@ class FallbackTemplates:
     def _choices(self, template: str, place: Place) -> list[str]:
         """Return the templates that ``||`` separates. A ``||`` inside a placeholder becomes a default value."""
 
-        def default(match: re.Match[str]) -> str:
+        def replace_by_default(match: re.Match[str]) -> str:
             main_placeholder = f"${{{match[1]}}}"
             default_value = match[2].strip("'\"")
-            if not self._has_default(main_placeholder, default_value):
+            if not self._set_default(main_placeholder, default_value):
                 self.notes.add_lost(
                     place, f"'|| {match[2]}': a placeholder has no fallback here; it is {main_placeholder} now"
                 )
             return main_placeholder
 
-        plain = _INSIDE.sub(default, template)
-        return [choice for choice in _BETWEEN.split(plain) if choice] or [plain]
+        simplified_template = _INSIDE.sub(replace_by_default, template)
+        return [choice for choice in _BETWEEN.split(simplified_template) if choice] or [simplified_template]
 
 
 def with_defaults(entry: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:

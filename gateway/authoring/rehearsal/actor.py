@@ -91,10 +91,10 @@ class ReceivedRequest:
         secret_values = tuple(secrets)
         lines = [f"{self.method} {scrubbed(self.target, secret_values)}"]
         for name, value in self.headers.items():
-            folded = name.lower()
-            if folded == "authorization":
+            lower_name = name.lower()
+            if lower_name == "authorization":
                 lines.append(f"{name}: {value.partition(' ')[0]} ***")
-            elif folded not in _UNSHOWN_HEADERS:
+            elif lower_name not in _UNSHOWN_HEADERS:
                 lines.append(f"{name}: {scrubbed(value, secret_values)}")
         if self.body:
             text = self.body.decode("utf-8", "replace")
@@ -126,7 +126,7 @@ class PlayedProvider:
     `stage`: the entry and its replaced origins. `entry`: the values of the rewritten entry. `arrivals`: the received
     requests, in order. `refuses_credentials`: whether the provider refuses every credential. `tokens`,
     `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token response of each
-    step, by name (``step1``). `registered`: the client that was dynamically registered last.
+    step, by name (``step1``). `registered_client`: the client that was dynamically registered last.
     """
 
     stage: Stage
@@ -137,7 +137,7 @@ class PlayedProvider:
     refresh_tokens: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    registered: dict[str, str] = field(default_factory=dict)
+    registered_client: dict[str, str] = field(default_factory=dict)
 
     @property
     def provider(self) -> Provider:
@@ -237,7 +237,7 @@ class PlayedProvider:
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
         if method != "none":
             client["client_secret"] = f"try-secret-{secrets.token_hex(8)}"
-        self.registered = client
+        self.registered_client = client
         return web.json_response({**metadata, **client}, status=201)
 
     def _secret(self) -> str:
@@ -275,8 +275,8 @@ class PlayedProvider:
         if self.refuses_credentials and expected:
             return web.json_response({"message": "these credentials are wrong"})
         if self.refuses_credentials or needs_token:
-            hint = {"WWW-Authenticate": "Bearer"}
-            return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
+            challenge = {"WWW-Authenticate": "Bearer"}
+            return web.json_response({"message": "these credentials are wrong"}, status=401, headers=challenge)
         if arrival.path.endswith("/oauth/token/accessible-resources"):
             setting = self.provider.connection_config.get("subdomain")
             suffix = (setting and setting.suffix) or ".tracker.test"
@@ -301,13 +301,13 @@ class Sockets:
     """Listening sockets on free ports of this machine, one for each played origin."""
 
     def __init__(self) -> None:
-        self.opened: list[socket.socket] = []
+        self.listeners: list[socket.socket] = []
 
     def origins(self) -> Iterator[str]:
         """Yield origins such as ``http://127.0.0.1:40123`` without end. Open a new socket for each origin."""
         while True:
             listener = socket.create_server(("127.0.0.1", 0))
-            self.opened.append(listener)
+            self.listeners.append(listener)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
@@ -317,7 +317,7 @@ async def serve_actor(actor: PlayedProvider, sockets: Sockets) -> AsyncIterator[
     runner = web.ServerRunner(web.Server(actor.response), access_log=None)
     await runner.setup()
     try:
-        for listener in sockets.opened:
+        for listener in sockets.listeners:
             await web.SockSite(runner, listener).start()
         yield
     finally:

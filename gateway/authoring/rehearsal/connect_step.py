@@ -22,35 +22,35 @@ _NOT_IMPORTED: Final = frozenset({"raw", "server", "config_override"})
 SCOPES: Final = ["scope-a", "scope-b"]
 
 
-def integration_keys(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
+def integration_keys(provider: Provider, samples: Samples, sandbox_origin: str) -> dict[str, Any]:
     """Return the integration's keys in gateway.yaml, as if an operator had registered an app.
 
-    `local`: an origin of the sandbox, for `app_link`.
+    `sandbox_origin`: the origin of `app_link`.
     """
     mode = AUTH_MODES.get(provider.auth_mode)
     needed_keys = {*mode.integration_keys} if mode else set()
-    keys = {
+    sample_keys = {
         "client_id": samples.client_id,
         "client_secret": samples.client_secret,
         "app_id": APP_ID,
-        "app_link": f"{local}/apps/rehearsal",
+        "app_link": f"{sandbox_origin}/apps/rehearsal",
         "private_key": sample_key("RS256"),
     }
     if provider.auth_mode == "AWS_SIGV4":
         needed_keys |= {"client_id", "client_secret"}
     if provider.auth_mode == "MCP_OAUTH2" and provider.client_registration in {"dynamic", "metadata_document"}:
         needed_keys = set()
-    found_keys: dict[str, Any] = {name: keys[name] for name in keys if name in needed_keys}
-    if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found_keys:  # noqa: S105
-        found_keys["client_secret"] = sample_key("RS256")
+    keys_to_set: dict[str, Any] = {name: sample_keys[name] for name in sample_keys if name in needed_keys}
+    if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in keys_to_set:  # noqa: S105
+        keys_to_set["client_secret"] = sample_key("RS256")
     if (
         mode is not None
         and mode.redirects
         and "authorization_url" in mode.required_fields
         and not provider.default_scopes
     ):
-        found_keys["scopes"] = SCOPES
-    return found_keys
+        keys_to_set["scopes"] = SCOPES
+    return keys_to_set
 
 
 def is_redirecting(provider: Provider) -> bool:
@@ -63,7 +63,7 @@ async def connect_by_form(gateway: Gateway, provider: Provider, samples: Samples
 
     Raises RehearsalRefused.
     """
-    credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed}
+    credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed_values}
     if samples.assertion:
         credentials["assertionOption"] = samples.assertion
     body = {"provider_config_key": INTEGRATION, "connection_id": connection_id, "credentials": credentials}
@@ -93,58 +93,58 @@ async def connect_by_browser(gateway: Gateway, actor: PlayedProvider, samples: S
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
     connect_url = f"{gateway.url}/oauth/connect/{INTEGRATION}?{urlencode(query)}"
     async with gateway.http.get(connect_url, allow_redirects=False) as response:
-        sent_to = response.headers.get("Location", "")
-        if response.status not in {302, 303} or not sent_to:
+        request_url = response.headers.get("Location", "")
+        if response.status not in {302, 303} or not request_url:
             raise RehearsalRefused(
                 f"the authorization did not begin: GET /oauth/connect returned {response.status}: "
                 f"{_page_text(await response.text())}"
             )
-    async with ClientSession() as elsewhere, elsewhere.get(sent_to.partition("#")[0]):
+    async with ClientSession() as provider_session, provider_session.get(request_url.partition("#")[0]):
         pass  # open the consent page, without the gateway's cookies
-    async with gateway.http.get(_callback_url(gateway, actor, sent_to)) as response:
+    async with gateway.http.get(_callback_url(gateway, actor, request_url)) as response:
         if response.status != 200:
             raise RehearsalRefused(f"the callback returned {response.status}: {_page_text(await response.text())}")
-    return await gateway.only_id(), sent_to
+    return await gateway.only_id(), request_url
 
 
-def authorization_params(sent_to: str, fragment: str | None) -> dict[str, str]:
+def authorization_params(request_url: str, fragment: str | None) -> dict[str, str]:
     """Return the parameters of the authorization request.
 
-    `sent_to`: the URL of the request. `fragment`: the entry's `authorization_url_fragment`; if it is not None, the
+    `request_url`: the URL of the request. `fragment`: the entry's `authorization_url_fragment`; if it is not None, the
     parameters follow the ``?`` in the URL's fragment.
     """
-    parts = urlsplit(sent_to)
+    parts = urlsplit(request_url)
     query = parts.fragment.partition("?")[2] if fragment is not None else parts.query
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
-def state_in(sent_to: str, provider: Provider) -> str:
-    """Return the `state` of the authorization request. `sent_to`: the URL of the request."""
-    params = authorization_params(sent_to, provider.authorization_url_fragment)
+def state_in(request_url: str, provider: Provider) -> str:
+    """Return the `state` of the authorization request. `request_url`: the URL of the request."""
+    params = authorization_params(request_url, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
     if provider.state_in_redirect_uri:
         return params.get(renames.get("redirect_uri") or "redirect_uri", "").partition("?state=")[2]
     return params.get(renames.get("state") or "state", params.get("payload", ""))
 
 
-def expected_callback(sent_to: str, provider: Provider, callback: str) -> str:
+def expected_callback(request_url: str, provider: Provider, callback: str) -> str:
     """Return the redirect_uri that the authorization request must have.
 
     The result is `callback`, with ``?state=…`` if the entry sets `state_in_redirect_uri`.
     """
-    return f"{callback}?state={state_in(sent_to, provider)}" if provider.state_in_redirect_uri else callback
+    return f"{callback}?state={state_in(request_url, provider)}" if provider.state_in_redirect_uri else callback
 
 
-def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
+def _callback_url(gateway: Gateway, actor: PlayedProvider, request_url: str) -> str:
     """Return the callback URL to which the provider would redirect the browser."""
     provider = actor.provider
-    params = authorization_params(sent_to, provider.authorization_url_fragment)
+    params = authorization_params(request_url, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
-    state = state_in(sent_to, provider)
+    state = state_in(request_url, provider)
     callback_url = params.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
-    local = next(iter(actor.stage.origins.values()))
+    sandbox_origin = next(iter(actor.stage.origins.values()))
     names = provider.redirect_uri_metadata or ()
-    query = {name: sample_setting(provider, name, local, "redirect_uri_metadata") for name in names}
+    query = {name: sample_setting(provider, name, sandbox_origin, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
             callback_query = urlencode({"oauth_token": params["oauth_token"], "oauth_verifier": CODE})
@@ -171,7 +171,7 @@ def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:
 
 
 def authorization_checks(
-    sent_to: str,
+    request_url: str,
     provider: Provider,
     known_values: KnownValues,
     samples: Samples,
@@ -179,11 +179,11 @@ def authorization_checks(
     entry: Mapping[str, Any],
 ) -> Iterator[RehearsalCheck]:
     """Check the authorization request against RFC 6749 §4.1.1 and RFC 7636 §4.3, with the deviations of the entry."""
-    params = authorization_params(sent_to, provider.authorization_url_fragment)
+    params = authorization_params(request_url, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
         path = known_values.path(entry["authorization_url"])
         if path is not None:
-            requested_path = urlsplit(sent_to).path
+            requested_path = urlsplit(request_url).path
             yield RehearsalCheck(
                 "the path is authorization_url's",
                 requested_path == path,
@@ -194,15 +194,15 @@ def authorization_checks(
         return
     for name, template in provider.authorization_params.items():
         value = known_values.text(template)
-        standard = {"response_type", "client_id", "redirect_uri", "state", "scope"}
-        if value is not None and name not in standard:
+        standard_names = {"response_type", "client_id", "redirect_uri", "state", "scope"}
+        if value is not None and name not in standard_names:
             yield equality_check(f"parameter {name}", value, params.get(name), ("authorization_params", name))
     if provider.auth_mode == "OAUTH1":
         yield RehearsalCheck("oauth_token is sent", "oauth_token" in params, ("authorization_url",), "it is missing")
         return
     own_params = {
         "response_type": "code",
-        "redirect_uri": expected_callback(sent_to, provider, f"{gateway.url}/oauth/callback"),
+        "redirect_uri": expected_callback(request_url, provider, f"{gateway.url}/oauth/callback"),
     }
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
         own_params["client_id"] = samples.client_id
@@ -210,10 +210,10 @@ def authorization_checks(
     if scopes:
         own_params["scope"] = (provider.scope_separator or " ").replace("+", " ").join(scopes)
     for name, value in own_params.items():
-        renamed = provider.authorization_param_renames.get(name, name)
-        place = ("authorization_param_renames", name) if renamed != name else ("authorization_url",)
-        if renamed:
-            yield equality_check(f"parameter {renamed}", value, params.get(renamed), place)
+        sent_name = provider.authorization_param_renames.get(name, name)
+        place = ("authorization_param_renames", name) if sent_name != name else ("authorization_url",)
+        if sent_name:
+            yield equality_check(f"parameter {sent_name}", value, params.get(sent_name), place)
         else:
             yield RehearsalCheck(f"{name} is left out", name not in params, place, "it was sent")
     challenge = params.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
@@ -236,5 +236,7 @@ def _page_text(text: str) -> str:
         import re
         from html import unescape
 
-        plain = re.sub(r"<(style|script|head)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
-        return " ".join(unescape(plain).split())[:300]
+        text_without_markup = re.sub(
+            r"<(style|script|head)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE
+        )
+        return " ".join(unescape(text_without_markup).split())[:300]

@@ -54,8 +54,8 @@ TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 class RehearsalState:
     """The state of a rehearsal: the connection, and the values that the played provider has issued so far.
 
-    `entry`: the rewritten entry. `config`: the connection's settings. `shown`: the connection as the gateway's API
-    shows it.
+    `entry`: the rewritten entry. `config`: the connection's settings. `connection_json`: the connection as the gateway's
+    API shows it.
     """
 
     gateway: Gateway
@@ -64,7 +64,7 @@ class RehearsalState:
     entry: dict[str, Any]
     connection_id: str = "rehearsal"
     config: dict[str, str] = field(default_factory=dict)
-    shown: dict[str, Any] = field(default_factory=dict)
+    connection_json: dict[str, Any] = field(default_factory=dict)
 
     @property
     def provider(self) -> Provider:
@@ -72,8 +72,8 @@ class RehearsalState:
 
     def secrets(self) -> list[str]:
         """Return the values that the report must mask: entered credentials, client secrets and issued tokens."""
-        registered = self.actor.registered.get("client_secret")
-        known_secrets = [*self.samples.secrets(), *([registered] if registered else [])]
+        registered_secret = self.actor.registered_client.get("client_secret")
+        known_secrets = [*self.samples.secrets(), *([registered_secret] if registered_secret else [])]
         return [*known_secrets, *self.actor.tokens, *self.actor.refresh_tokens]
 
     def step_place(self, step: str, mark: int) -> Place:
@@ -97,17 +97,27 @@ class RehearsalState:
 
     def known_values(self) -> KnownValues:
         """Return the values that fill the placeholders of templates in the next request."""
-        credentials = self.shown.get("credentials", {})
+        credentials = self.connection_json.get("credentials", {})
         stored_values = {name: value for name, value in credentials.items() if isinstance(value, str)}
-        typed = {**self.samples.typed, **stored_values}
-        values = {form: text for name, text in typed.items() for form in (name, f"credentials.{name}")}
+        credential_values = {**self.samples.typed_values, **stored_values}
+        values = {
+            placeholder: text
+            for name, text in credential_values.items()
+            for placeholder in (name, f"credentials.{name}")
+        }
         values |= {f"assertionOption.{name}": text for name, text in self.samples.assertion.items()}
         client = {"clientId": self.samples.client_id, "clientSecret": self.samples.client_secret}
         if self.provider.auth_mode == "OAUTH2_CC":
-            client = {"clientId": typed.get("client_id", ""), "clientSecret": typed.get("client_secret", "")}
-        registered = self.actor.registered
-        if registered:
-            client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
+            client = {
+                "clientId": credential_values.get("client_id", ""),
+                "clientSecret": credential_values.get("client_secret", ""),
+            }
+        registered_client = self.actor.registered_client
+        if registered_client:
+            client = {
+                "clientId": registered_client["client_id"],
+                "clientSecret": registered_client.get("client_secret", ""),
+            }
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
         # The gateway builds a SIGNATURE token and reuses it for a while, so the next token is not known in advance.
@@ -118,12 +128,12 @@ class RehearsalState:
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
         for step, responses in self.actor.steps.items():
             values |= {f"{step}.{name}": text for name, text in flat_values(responses).items()}
-        return KnownValues(self.provider, self.config, {**values, **client}, registered)
+        return KnownValues(self.provider, self.config, {**values, **client}, registered_client)
 
     async def read_connection(self) -> None:
-        """Update `shown` and `config` from the gateway's API."""
-        self.shown = await self.gateway.connection(self.connection_id)
-        values = flat_values(self.shown.get("connection_config") or {})
+        """Update `connection_json` and `config` from the gateway's API."""
+        self.connection_json = await self.gateway.connection(self.connection_id)
+        values = flat_values(self.connection_json.get("connection_config") or {})
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
     def token_requests(self, mark: int) -> list[ReceivedRequest]:
@@ -153,12 +163,12 @@ def call_checks(
             token = (credentials["oauth_token"], credentials["oauth_token_secret"])
             yield from request_checks.oauth1_checks(arrival, client, token, provider.signature_method or "HMAC-SHA1")
         case "TBA":
-            token = (samples.typed["token_id"], samples.typed["token_secret"])
+            token = (samples.typed_values["token_id"], samples.typed_values["token_secret"])
             yield from request_checks.oauth1_checks(arrival, client, token, provider.signature_method or "HMAC-SHA256")
         case "AWS_SIGV4":
-            yield from request_checks.aws_checks(arrival, known_values, samples.typed.get("access_key_id", ""))
+            yield from request_checks.aws_checks(arrival, known_values, samples.typed_values.get("access_key_id", ""))
         case "JWT" if provider.jwt is not None:
-            key, *_ = (samples.typed[name.rpartition(".")[2]] for name in placeholders(provider.jwt.key))
+            key, *_ = (samples.typed_values[name.rpartition(".")[2]] for name in placeholders(provider.jwt.key))
             yield from request_checks.jwt_checks(credentials["token"], key, known_values)
 
 
@@ -188,10 +198,10 @@ def page_checks(scheme: Paginate, status: int, text: str, arrivals: list[Receive
     trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
     detail = f"the status was {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
     expected = [f"r{number}" for number in range(RECORDS)]
-    complete = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
-    pages = -(-RECORDS // PAGE_SIZE)
+    is_complete = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
+    page_count = -(-RECORDS // PAGE_SIZE)
     yield RehearsalCheck(
-        f"{RECORDS} records of {pages} pages are returned once each, in order", complete, place, detail
+        f"{RECORDS} records of {page_count} pages are returned once each, in order", is_complete, place, detail
     )
     if limit := scheme.limit_name_in_request:
         passed = all(arrival.query.get(limit) == str(PAGE_SIZE) for arrival in arrivals[:1])
@@ -297,15 +307,20 @@ async def rehearse(provider: Provider, given_values: Mapping[str, str]) -> Rehea
     sockets = Sockets()
     stage = Stage(provider, sockets.origins())
     entry = stage.entry()
-    local = next(iter(stage.origins.values()))
+    sandbox_origin = next(iter(stage.origins.values()))
     actor = PlayedProvider(stage, entry)
     with tempfile.TemporaryDirectory(prefix="gateway-rehearsal-") as folder:
-        integration = integration_keys(provider, samples, local)
+        integration = integration_keys(provider, samples, sandbox_origin)
         async with serve_actor(actor, sockets), run_gateway(Path(folder), entry, integration) as gateway:
-            play = _Rehearsal(gateway, actor, samples, entry)
-            await play.run_all_steps()
-    known_values = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
-    return RehearsalReport(play.steps, stage.shown_origins(samples.config, known_values), unproved_points(provider))
+            rehearsal = _Rehearsal(gateway, actor, samples, entry)
+            await rehearsal.run_all_steps()
+    known_values = {
+        **samples.typed_values,
+        **{f"credentials.{name}": value for name, value in samples.typed_values.items()},
+    }
+    return RehearsalReport(
+        rehearsal.steps, stage.shown_origins(samples.config, known_values), unproved_points(provider)
+    )
 
 
 @dataclass(slots=True)
@@ -339,29 +354,29 @@ class _Rehearsal(RehearsalState):
                 replace(check, what=scrubbed(check.what, secret_values), detail=scrubbed(check.detail, secret_values))
                 for check in step.checks
             ]
-            if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
+            if name == "connect" and not all(check.ok for check in step.checks) and not self.connection_json:
                 return  # without a connection no other step can run
 
     async def _connect(self, step: RehearsedStep, mark: int) -> None:
         self.config = dict(self.samples.config)
-        sent_to = ""
+        request_url = ""
         if is_redirecting(self.provider):
-            self.connection_id, sent_to = await connect_by_browser(self.gateway, self.actor, self.samples)
+            self.connection_id, request_url = await connect_by_browser(self.gateway, self.actor, self.samples)
         else:
             await connect_by_form(self.gateway, self.provider, self.samples, self.connection_id)
         await self.read_connection()
         known_values = self.known_values()
-        if sent_to:
+        if request_url:
             step.checks += authorization_checks(
-                sent_to, self.provider, known_values, self.samples, self.gateway, self.entry
+                request_url, self.provider, known_values, self.samples, self.gateway, self.entry
             )
         arrivals = self.token_requests(mark)
         if self.provider.auth_mode in MODES_WITH_REFRESH:
             callback = f"{self.gateway.url}/oauth/callback"
-            if sent_to:
-                callback = expected_callback(sent_to, self.provider, callback)
-                in_callback = {"callback.state": state_in(sent_to, self.provider), "callback.code": CODE}
-                known_values = replace(known_values, values={**known_values.values, **in_callback})
+            if request_url:
+                callback = expected_callback(request_url, self.provider, callback)
+                callback_values = {"callback.state": state_in(request_url, self.provider), "callback.code": CODE}
+                known_values = replace(known_values, values={**known_values.values, **callback_values})
             step.checks += token_checks(arrivals, known_values, self.samples, callback)
         if self.provider.auth_mode == "CUSTOM" and self.provider.installation_access_url is not None:
             step.checks += access_checks(self.actor.received_since(mark), known_values, self.actor.tokens[0])
@@ -370,7 +385,7 @@ class _Rehearsal(RehearsalState):
                 step.checks.append(
                     RehearsalCheck(f"{name} is stored as a setting", name in self.config, (key,), "it is not")
                 )
-        step.checks.append(RehearsalCheck("the connection is stored", bool(self.shown), ("auth_mode",)))
+        step.checks.append(RehearsalCheck("the connection is stored", bool(self.connection_json), ("auth_mode",)))
 
     async def _verification(self, step: RehearsedStep, _: int) -> None:
         spec = self.provider.proxy.verification
@@ -380,7 +395,7 @@ class _Rehearsal(RehearsalState):
         mark = 0
         if is_redirecting(self.provider):  # the gateway does not verify new grants, so import the credential
             mark = len(self.actor.arrivals)
-            await import_credential(self.gateway, self.provider, self.shown)
+            await import_credential(self.gateway, self.provider, self.connection_json)
         known_values = self.known_values()
         arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.method == spec.method]
         paths = [path for endpoint in spec.endpoints if (path := known_values.path(f"http://host{endpoint}"))]
@@ -412,7 +427,7 @@ class _Rehearsal(RehearsalState):
         arrivals = self.actor.received_since(mark, "proxy")
         if status != 200 or not arrivals:
             raise RehearsalRefused(f"GET /proxy{CALL_PATH} returned {status}: {text[:300]}")
-        step.checks += call_checks(arrivals[-1], self.known_values(), self.samples, self.entry, self.shown)
+        step.checks += call_checks(arrivals[-1], self.known_values(), self.samples, self.entry, self.connection_json)
 
     async def _refresh(self, step: RehearsedStep, mark: int) -> None:
         mode = self.provider.auth_mode
@@ -421,10 +436,10 @@ class _Rehearsal(RehearsalState):
             return
         token_before, refresh_token = (
             self.actor.access_token,
-            self.shown.get("credentials", {}).get("refresh_token", ""),
+            self.connection_json.get("credentials", {}).get("refresh_token", ""),
         )
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
-        self.shown = await self.gateway.connection(self.connection_id, force_refresh=True)
+        self.connection_json = await self.gateway.connection(self.connection_id, force_refresh=True)
         arrivals = self.token_requests(mark)
         if not arrivals:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
@@ -443,9 +458,9 @@ class _Rehearsal(RehearsalState):
         if is_requested_by_post(scheme.type, scheme.in_body):
             step.skipped = "the lists are requested by POST, which a rehearsal does not support"
             return
-        limit = f"; limit={PAGE_SIZE}" if scheme.limit_name_in_request else ""
+        limit_text = f"; limit={PAGE_SIZE}" if scheme.limit_name_in_request else ""
         status, text = await self.gateway.call_provider(
-            self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit}"}
+            self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit_text}"}
         )
         arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
         step.checks += page_checks(scheme, status, text, arrivals)

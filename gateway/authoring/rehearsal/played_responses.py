@@ -17,34 +17,38 @@ PAGE_SIZE: Final = 2
 _URL_WORDS: Final = ("url", "uri", "domain", "host", "endpoint")
 
 
-def token_response(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
+def token_response(provider: Provider, access_token: str, refresh_token: str, sandbox_origin: str) -> dict[str, Any]:
     """Return a token response in the format that the entry expects.
 
-    `local`: an origin of the sandbox, for settings that are a whole URL.
+    `sandbox_origin`: for settings that are a whole URL.
     """
     response = provider.token_response
     token_members: dict[str, Any] = {}
     if provider.auth_mode == "BILL":
         return {"response_data": {"sessionId": access_token, "userId": "user-1"}}
-    default = "token" if provider.auth_mode == "APP" else "access_token"
-    path = (response and response.token_path) or default
-    holder = provider.alternate_access_token_response_path
-    put_value(token_members, f"{holder}.access_token" if holder else path, access_token)
-    within = f"{holder}." if holder else ""
+    default_path = "token" if provider.auth_mode == "APP" else "access_token"
+    path = (response and response.token_path) or default_path
+    container_path = provider.alternate_access_token_response_path
+    put_value(token_members, f"{container_path}.access_token" if container_path else path, access_token)
+    container_prefix = f"{container_path}." if container_path else ""
     if not (provider.refresh and provider.refresh.by_access_token):
-        put_value(token_members, (response and response.refresh_token_path) or f"{within}refresh_token", refresh_token)
-    put_value(token_members, *_expiry(provider, within))
+        put_value(
+            token_members,
+            (response and response.refresh_token_path) or f"{container_prefix}refresh_token",
+            refresh_token,
+        )
+    put_value(token_members, *_expiry(provider, container_prefix))
     token_members.setdefault("token_type", "Bearer")
     for name in provider.token_response_metadata or ():
-        put_value(token_members, name, sample_setting(provider, name, local), keep=True)
+        put_value(token_members, name, sample_setting(provider, name, sandbox_origin), keep=True)
     for name in _raw_names(provider):
         put_value(token_members, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
     return token_members
 
 
-def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
+def _expiry(provider: Provider, container_prefix: str) -> tuple[str, Any]:
     response = provider.token_response
-    path = (response and response.expiry_path) or f"{within}expires_in"
+    path = (response and response.expiry_path) or f"{container_prefix}expires_in"
     if provider.auth_mode == "APP":
         return "expires_at", (datetime.now(UTC) + timedelta(seconds=LIFETIME_S)).isoformat()
     if response is not None and response.expiry_kind == "timestamp":
@@ -52,17 +56,17 @@ def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
     return path, LIFETIME_S * (1000 if provider.expires_in_unit == "milliseconds" else 1)
 
 
-def sample_setting(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
+def sample_setting(provider: Provider, name: str, sandbox_origin: str, key: str = "token_response_metadata") -> str:
     """Return a valid value for the setting `name`, as the provider would return the setting. Raises NoSample.
 
-    `local`: an origin of the sandbox, for settings that are a URL. `key`: the entry's field that names the setting.
+    `sandbox_origin`: for settings that are a URL. `key`: the entry's field that names the setting.
     """
     setting = provider.connection_config.get(name)
     if setting is None:
         last_word = name.rpartition(".")[2].lower()
-        return local if any(word in last_word for word in _URL_WORDS) else "captured1"
+        return sandbox_origin if any(word in last_word for word in _URL_WORDS) else "captured1"
     if setting.format == "uri" and setting.pattern is None:
-        return local
+        return sandbox_origin
     return sample_value((key,), name, setting)
 
 

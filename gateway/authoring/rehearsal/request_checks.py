@@ -44,14 +44,14 @@ class RehearsalCheck:
 class KnownValues:
     """The values that a rehearsal knows for the placeholders of templates.
 
-    `config`: the connection's settings. `values`: all other values, by their names in templates. `registered`: the
-    dynamically registered client; empty if no client was registered.
+    `config`: the connection's settings. `values`: all other values, by their names in templates. `registered_client`:
+    the dynamically registered client; empty if no client was registered.
     """
 
     provider: Provider
     config: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
-    registered: Mapping[str, str] = field(default_factory=dict)
+    registered_client: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, template: str) -> str | None:
         """Return `template` filled in; None if a value is unknown, or differs from request to request."""
@@ -70,9 +70,11 @@ class KnownValues:
 
     def missing(self, template: str) -> list[str]:
         """Return the names of the required settings in `template` that have no value."""
-        forms = self.provider.connection_config
+        settings = self.provider.connection_config
         names = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
-        return [name for name in names if name not in self.config and not (name in forms and forms[name].optional)]
+        return [
+            name for name in names if name not in self.config and not (name in settings and settings[name].optional)
+        ]
 
     def path(self, template: str) -> str | None:
         """Return the path of a URL template; None if a value is unknown."""
@@ -88,22 +90,22 @@ class KnownValues:
             case str():
                 return self.text(value)
             case Mapping():
-                filled_value = {name: self.fill_json(inner) for name, inner in value.items()}
-                return {name: inner for name, inner in filled_value.items() if inner is not None}
+                filled_value = {name: self.fill_json(member) for name, member in value.items()}
+                return {name: member for name, member in filled_value.items() if member is not None}
             case list():
-                return [inner for inner in map(self.fill_json, value) if inner is not None]
+                return [member for member in map(self.fill_json, value) if member is not None]
         return value
 
 
-def equality_check(subject: str, expected: Any, arrived_value: Any, place: Place) -> RehearsalCheck:
+def equality_check(subject: str, expected: Any, received_value: Any, place: Place) -> RehearsalCheck:
     """Compare two values. A difference is described only by the values' lengths, because a value can be a secret."""
-    passed = expected == arrived_value
+    passed = expected == received_value
     detail = (
         ""
         if passed
         else "it was not sent"
-        if arrived_value is None
-        else f"another value was sent ({_kind(arrived_value)} instead of {_kind(expected)})"
+        if received_value is None
+        else f"another value was sent ({_kind(received_value)} instead of {_kind(expected)})"
     )
     return RehearsalCheck(subject, passed, place, detail)
 
@@ -124,7 +126,7 @@ def parameter_checks(
     `expected`: parameters by their standard names. `renames`: the provider's name of each renamed parameter; an empty
     name means that the parameter must be absent. `place`: the entry's field with the parameters.
     """
-    arrived_params = arrival.params(body_format)
+    received_params = arrival.params(body_format)
     if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
         kind = JSON_KIND if body_format == "json" else FORM_KIND
         yield RehearsalCheck(
@@ -136,9 +138,9 @@ def parameter_checks(
     for name, value in expected.items():
         sent_name = renames.get(name, name)
         if not sent_name:
-            yield RehearsalCheck(f"{name} is left out", name not in arrived_params, (*place, name), "it was sent")
+            yield RehearsalCheck(f"{name} is left out", name not in received_params, (*place, name), "it was sent")
             continue
-        yield equality_check(f"parameter {sent_name}", value, arrived_params.get(sent_name), (*place, name))
+        yield equality_check(f"parameter {sent_name}", value, received_params.get(sent_name), (*place, name))
 
 
 def header_checks(
@@ -151,18 +153,18 @@ def header_checks(
     for name, template in templates.items():
         if name.lower() == "content-type" and not arrival.body:
             continue  # Content-Type is sent only with a body
-        arrived_value = arrival.headers.get(name)
+        received_value = arrival.headers.get(name)
         expected = known_values.text(template)
         if expected is not None:
-            yield equality_check(f"field {name}", expected, arrived_value, (*place, name))
+            yield equality_check(f"field {name}", expected, received_value, (*place, name))
         elif differs_each_time(template) or needs_request(template):
             # A value from the request, such as ${params}, can be empty if the request has no such part.
-            is_filled = bool(arrived_value) or (arrived_value == "" and not differs_each_time(template))
-            passed = is_filled and "${" not in str(arrived_value)
+            is_filled = bool(received_value) or (received_value == "" and not differs_each_time(template))
+            passed = is_filled and "${" not in str(received_value)
             yield RehearsalCheck(
                 f"field {name} is filled in", passed, (*place, name), "it is missing or has a placeholder"
             )
-        elif arrived_value is None and (missing_names := known_values.missing(template)):
+        elif received_value is None and (missing_names := known_values.missing(template)):
             detail = f"the rehearsal has no value for {', '.join(missing_names)}; add --set NAME=VALUE"
             yield RehearsalCheck(f"field {name} is filled in", False, (*place, name), detail)
 
@@ -181,11 +183,11 @@ def client_auth_checks(
     """
     method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
-    sent_params = arrival.params(provider.body_format)
-    pair = arrival.basic()
+    received_params = arrival.params(provider.body_format)
+    basic_credentials = arrival.basic()
     secret_name = renames.get("client_secret", "client_secret")
     if method == "basic":
-        passed = pair is not None and tuple(map(decode_form_value, pair)) == client
+        passed = basic_credentials is not None and tuple(map(decode_form_value, basic_credentials)) == client
         yield RehearsalCheck(
             "the client authenticates with HTTP Basic",
             passed,
@@ -194,28 +196,34 @@ def client_auth_checks(
         )
         yield RehearsalCheck(
             "the body has no client secret",
-            secret_name not in sent_params,
+            secret_name not in received_params,
             place,
             "the client secret is also a parameter",
         )
     elif method == "body":
         own_params = {renames.get("client_id", "client_id"): client[0], secret_name: client[1]}
-        passed = all(sent_params.get(name) == value for name, value in own_params.items() if name)
+        passed = all(received_params.get(name) == value for name, value in own_params.items() if name)
         yield RehearsalCheck(
             "the client authenticates with parameters", passed, place, "client_id or client_secret is missing"
         )
-        writes = any(name.lower() == "authorization" for name in provider.token_headers)
+        entry_sets_authorization = any(name.lower() == "authorization" for name in provider.token_headers)
         yield RehearsalCheck(
-            "the request has no HTTP Basic credentials", pair is None or writes, place, "Authorization was also sent"
+            "the request has no HTTP Basic credentials",
+            basic_credentials is None or entry_sets_authorization,
+            place,
+            "Authorization was also sent",
         )
     elif method == "private_key_jwt":
-        passed = bool(sent_params.get("client_assertion")) and secret_name not in sent_params
+        passed = bool(received_params.get("client_assertion")) and secret_name not in received_params
         yield RehearsalCheck(
             "the client authenticates with a signed assertion", passed, place, "client_assertion is missing"
         )
     elif method == "none":
         yield RehearsalCheck(
-            "the client sends no secret", secret_name not in sent_params and pair is None, place, "a secret was sent"
+            "the client sends no secret",
+            secret_name not in received_params and basic_credentials is None,
+            place,
+            "a secret was sent",
         )
 
 
@@ -226,14 +234,14 @@ def registered_client_checks(
 
     The client must also send its ID in the body, because servers built with the MCP Python SDK read the ID there.
     """
-    client, provider = known_values.registered, known_values.provider
+    client, provider = known_values.registered_client, known_values.provider
     methods = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
     method = methods.get(client["token_endpoint_auth_method"], "body")
-    pair = (client["client_id"], client.get("client_secret", ""))
-    yield from client_auth_checks(arrival, provider, pair, renames, method)
+    id_and_secret = (client["client_id"], client.get("client_secret", ""))
+    yield from client_auth_checks(arrival, provider, id_and_secret, renames, method)
     name = renames.get("client_id", "client_id")
-    sent_param = arrival.params(provider.body_format).get(name)
-    yield equality_check(f"parameter {name}", client["client_id"], sent_param, ("token_request_auth_method",))
+    received_id = arrival.params(provider.body_format).get(name)
+    yield equality_check(f"parameter {name}", client["client_id"], received_id, ("token_request_auth_method",))
 
 
 def proxied_call_checks(
@@ -260,9 +268,9 @@ def proxied_call_checks(
             yield RehearsalCheck(
                 f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing"
             )
-    placed_templates = (*proxy.headers.values(), *proxy.query.values())
-    secret = {name for name, setting in known_values.provider.connection_config.items() if setting.secret}
-    if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed_templates):
+    templates = (*proxy.headers.values(), *proxy.query.values())
+    secret_settings = {name for name, setting in known_values.provider.connection_config.items() if setting.secret}
+    if default is not None and not any(carries_credential(text, secret_settings=secret_settings) for text in templates):
         authorization = arrival.headers.get("Authorization", "")
         passed = authorization.startswith(default) if default.endswith((" ", "/")) else authorization == default
         check_text = f"Authorization is {default.partition(' ')[0]}"
@@ -371,13 +379,13 @@ def jwt_checks(token: str, key: str, known_values: KnownValues) -> Iterator[Rehe
         if algorithm.startswith("ES")
         else "RSA"
     )
-    raw = bytes.fromhex(key) if kind == "oct" and spec.key_encoding == "hex" else key
+    key_value = bytes.fromhex(key) if kind == "oct" and spec.key_encoding == "hex" else key
     if kind == "oct" and spec.key_encoding == "base64":
         import base64
 
-        raw = base64.b64decode(key)
+        key_value = base64.b64decode(key)
     try:
-        decoded_jwt = jose.decode(token, import_key(raw, kind), algorithms=[algorithm])  # type: ignore[call-overload]
+        decoded_jwt = jose.decode(token, import_key(key_value, kind), algorithms=[algorithm])  # type: ignore[call-overload]
     except (JoseError, ValueError) as fault:
         yield RehearsalCheck(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(fault).__name__}")
         return

@@ -101,12 +101,12 @@ class NoSample(Exception):
 class Samples:
     """Values for a rehearsal.
 
-    `config`: the connection's settings. `typed`: the credentials that the end user enters. `assertion`: the values of
-    the fields in `assertion_option`.
+    `config`: the connection's settings. `typed_values`: the credentials that the end user enters. `assertion`: the values
+    of the fields in `assertion_option`.
     """
 
     config: dict[str, str]
-    typed: dict[str, str]
+    typed_values: dict[str, str]
     assertion: dict[str, str]
     client_id: str = field(default_factory=lambda: f"client-{secrets.token_hex(4)}")
     client_secret: str = field(default_factory=lambda: f"try-secret-{secrets.token_hex(8)}")
@@ -114,7 +114,7 @@ class Samples:
     def secrets(self) -> Iterator[str]:
         """Yield the values that the report must mask."""
         yield self.client_secret
-        yield from (value for value in self.typed.values() if len(value) > 3)
+        yield from (value for value in self.typed_values.values() if len(value) > 3)
 
 
 def samples_for(provider: Provider, given_values: Mapping[str, str]) -> Samples:
@@ -158,30 +158,30 @@ def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
     if mode is not None and mode.redirects:
         return {}
     # A role is left out, because the gateway would call AWS to assume it.
-    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
+    left_out_names = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
     own_fields = {
         name: setting
         for name, setting in provider.credentials.items()
-        if not setting.automated and name not in left_out
+        if not setting.automated and name not in left_out_names
     }
-    default = {name: Setting(secret=True) for name in (mode.typed_fields if mode else ())}
+    default_fields = {name: Setting(secret=True) for name in (mode.typed_fields if mode else ())}
     if (
         provider.auth_mode == "OAUTH2_CC"
         and provider.token_request_auth_method == KEY_AUTH_METHOD
         and provider.jwt is None
     ):
-        default["client_private_key"] = Setting(secret=True)
+        default_fields["client_private_key"] = Setting(secret=True)
     if provider.require_client_certificate and mode is not None and not mode.redirects:
-        default |= {"client_certificate": Setting(secret=True), "client_private_key": Setting(secret=True)}
-    return {**default, **own_fields}
+        default_fields |= {"client_certificate": Setting(secret=True), "client_private_key": Setting(secret=True)}
+    return {**default_fields, **own_fields}
 
 
 def sample_value(place: Place, name: str, setting: Setting) -> str:
     """Return a value that `setting` accepts. A secret setting gets a new random value each time. Raises NoSample."""
     if setting.secret or (place[0] == "credentials" and _NAME_OF_SECRET.search(name)):
-        random = f"try-{secrets.token_hex(8)}"
-        if _fits(name, random, setting):
-            return random
+        random_value = f"try-{secrets.token_hex(8)}"
+        if _fits(name, random_value, setting):
+            return random_value
     candidates = (
         setting.example,
         setting.default_value,

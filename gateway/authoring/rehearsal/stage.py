@@ -36,14 +36,14 @@ class Stage:
 
     def entry(self) -> dict[str, Any]:
         """Return the values of the rewritten entry."""
-        entry_: dict[str, Any] = json.loads(provider_json(self.provider))
+        rewritten_entry: dict[str, Any] = json.loads(provider_json(self.provider))
         for key in URL_FIELDS:
-            if key in entry_:
-                entry_[key] = self.with_sandbox_origin(entry_[key])
-        for step in entry_.get("additional_steps", ()):
+            if key in rewritten_entry:
+                rewritten_entry[key] = self.with_sandbox_origin(rewritten_entry[key])
+        for step in rewritten_entry.get("additional_steps", ()):
             step["url"] = self.with_sandbox_origin(step["url"])
-        entry_.pop("alternatives", None)
-        proxy = entry_["proxy"]
+        rewritten_entry.pop("alternatives", None)
+        proxy = rewritten_entry["proxy"]
         proxy["base_url"] = self.with_sandbox_origin(proxy["base_url"])
         if "allowed_origins" in proxy:
             proxy["allowed_origins"] = [self.with_sandbox_origin(origin) for origin in proxy["allowed_origins"]]
@@ -51,12 +51,12 @@ class Stage:
             proxy["verification"]["base_url_override"] = self.with_sandbox_origin(
                 proxy["verification"]["base_url_override"]
             )
-        account = entry_.get("account", {})
+        account = rewritten_entry.get("account", {})
         if not account.get("endpoint", "/").startswith("/"):
             account["endpoint"] = self.with_sandbox_origin(account["endpoint"])
         for key in ("alias", "name", "sources"):
-            entry_.pop(key, None)
-        return entry_
+            rewritten_entry.pop(key, None)
+        return rewritten_entry
 
     def with_sandbox_origin(self, template: str) -> str:
         """Return the URL `template` with an origin of the sandbox in place of the provider's origin."""
@@ -71,11 +71,11 @@ class Stage:
         `config`, `values`: the connection's settings and other values, which are filled in.
         """
         origins: dict[str, str] = {}
-        for template, local in self.origins.items():
+        for template, sandbox_origin in self.origins.items():
             name = template
             with suppress(BadValue, Unresolved, TemplateError):
                 name = render_url(template, config, self.provider.connection_config, values)
-            origins[name] = local
+            origins[name] = sandbox_origin
         return origins
 
 
@@ -89,5 +89,5 @@ def split(template: str) -> tuple[str, str]:
 def path_pattern(template: str) -> re.Pattern[str]:
     """Return a pattern that matches the path of a URL template. A placeholder matches any value without a slash."""
     path = split(template)[1].partition("?")[0] or "/"
-    literal = map(re.escape, _NAMES.split(path))
-    return re.compile("[^/?]*".join(literal) + ("/?" if path == "/" else ""))
+    literal_parts = map(re.escape, _NAMES.split(path))
+    return re.compile("[^/?]*".join(literal_parts) + ("/?" if path == "/" else ""))

@@ -41,12 +41,12 @@ def token_checks(
             yield from parameter_checks(
                 first_request, grant, ("token_params",), provider.token_param_renames, provider.body_format
             )
-            client = (samples.typed.get("client_id", ""), samples.typed.get("client_secret", ""))
+            client = (samples.typed_values.get("client_id", ""), samples.typed_values.get("client_secret", ""))
             yield from client_auth_checks(first_request, provider, client, provider.token_param_renames)
         case "TWO_STEP":
             yield from _two_step_checks(arrivals, known_values)
         case "BILL":
-            own_params = {name: samples.typed[typed] for typed, name in BILL_NAMES.items()}
+            own_params = {name: samples.typed_values[typed_values] for typed_values, name in BILL_NAMES.items()}
             expected = _known_fields(provider.token_params, known_values) or own_params
             yield from parameter_checks(first_request, expected, ("token_params",), {}, provider.body_format)
         case "APP":
@@ -74,10 +74,10 @@ def access_checks(
     yield equality_check(
         "field authorization", f"Bearer {user_token}", first_request.headers.get("Authorization"), place
     )
-    other_roles = {
+    other_headers = {
         name: text for name, text in known_values.provider.token_headers.items() if name.lower() != "authorization"
     }
-    yield from header_checks(first_request, other_roles, known_values, ("token_headers",))
+    yield from header_checks(first_request, other_headers, known_values, ("token_headers",))
 
 
 def refresh_checks(
@@ -89,14 +89,14 @@ def refresh_checks(
         yield RehearsalCheck("a token was requested again", True, ("token_url",))
         return
     renames = provider.refresh_param_renames or provider.token_param_renames
-    standard: dict[str, str] = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+    standard_params: dict[str, str] = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     own_params = _known_fields(provider.refresh_params or provider.token_params, known_values)
-    by_access = provider.refresh is not None and provider.refresh.by_access_token
-    expected = own_params if by_access else {**own_params, **standard}
+    uses_access_token = provider.refresh is not None and provider.refresh.by_access_token
+    expected = own_params if uses_access_token else {**own_params, **standard_params}
     place = ("refresh_params",) if provider.refresh_params else ("token_params",)
     yield from parameter_checks(arrival, expected, place, renames, provider.body_format)
     yield from header_checks(arrival, provider.token_headers, known_values, ("token_headers",))
-    if known_values.registered:
+    if known_values.registered_client:
         yield from registered_client_checks(arrival, known_values, renames)
     if provider.auth_mode == "OAUTH2" and "Authorization" not in provider.token_headers:
         yield from client_auth_checks(arrival, provider, (samples.client_id, samples.client_secret), renames)
@@ -116,15 +116,15 @@ def _code_checks(
     arrival: ReceivedRequest, known_values: KnownValues, samples: Samples, callback: str
 ) -> Iterator[RehearsalCheck]:
     provider = known_values.provider
-    standard = {"grant_type": "authorization_code", "code": CODE, "redirect_uri": callback}
-    expected: Mapping[str, Any] = {**_known_fields(provider.token_params, known_values), **standard}
+    standard_params = {"grant_type": "authorization_code", "code": CODE, "redirect_uri": callback}
+    expected: Mapping[str, Any] = {**_known_fields(provider.token_params, known_values), **standard_params}
     renames = provider.token_param_renames
     yield from parameter_checks(arrival, expected, ("token_params",), renames, provider.body_format)
     if not provider.disable_pkce:
         name = renames.get("code_verifier", "code_verifier")
         passed = not name or name in arrival.params(provider.body_format)
         yield RehearsalCheck("the PKCE verifier is sent", passed, ("disable_pkce",), "it is missing")
-    if known_values.registered:
+    if known_values.registered_client:
         yield from registered_client_checks(arrival, known_values, renames)
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
         yield from client_auth_checks(arrival, provider, (samples.client_id, samples.client_secret), renames)
@@ -168,10 +168,10 @@ def _later_step_checks(later_requests: list[ReceivedRequest], known_values: Know
 
 
 def _body_checks(arrival: ReceivedRequest, expected: Any, place: tuple[str | int, ...]) -> Iterator[RehearsalCheck]:
-    arrived = arrival.params("json")
+    received_members = arrival.params("json")
     for name, value in expected.items():
         if value not in ({}, []):
-            yield equality_check(f"member {name}", value, arrived.get(name), (*place, name))
+            yield equality_check(f"member {name}", value, received_members.get(name), (*place, name))
 
 
 def _known_fields(templates: Mapping[str, str], known_values: KnownValues) -> dict[str, str]:
