@@ -108,7 +108,7 @@ def _length(response: web.StreamResponse) -> int:
 def _error_code(request: web.Request, response: web.StreamResponse) -> str | None:
     if getattr(response, "cut", False):
         return "stopped" if _server_stopped(request) else "cut"
-    return getattr(response, "broke_off", None) or response.headers.get(MARK)
+    return getattr(response, "trailer_error", None) or response.headers.get(MARK)
 
 
 def _server_stopped(request: web.Request) -> bool:

@@ -41,27 +41,30 @@ FirstOutcome: TypeAlias = ProviderExchange | EgressError | ExchangeTimeout | Con
 class FastPathHandover(NamedTuple):
     """The state that the fast path hands over to the middleware chain.
 
-    `outcome`: response or fault of the first attempt. `spent_s`: seconds spent so far. `opened`: the connection whose
-    credential the request carried. `generation`: the generation with which the request began. `received`: number of
-    bytes of the body received so far. `kept`: True if the chain gets all these bytes, False if it gets none of them.
-    `by_caller`: whether the fast path waited for the caller's next bytes. `rate_state`: rate limit of the key, in which
-    this call is already counted; None without such a limit. `record_end`: records the call with a status and an error
-    code, if its caller disconnects before the chain begins. `trace`: trace of a sampled call and its first attempt, or
-    None.
+    - `outcome`: response or fault of the first attempt
+    - `spent_s`: seconds spent so far
+    - `opened`: the connection whose credential the request carried
+    - `generation`: the generation with which the request began
+    - `body_kept`: True if the chain gets all bytes of the body received so far, False if it gets none of them
+    - `received`: number of bytes of the body received so far
+    - `waits_for_caller`: whether the fast path waited for the caller's next bytes
+    - `rate_state`: rate limit of the key, in which this call is already counted; None without such a limit
+    - `record_end`: records the call with a status and an error code, if the caller disconnects before the chain begins
+    - `trace`: trace of a sampled call and its first attempt, or None
     """
 
     outcome: FirstOutcome
     spent_s: float
     opened: OpenedConnection
     generation: Generation
-    kept: bool = True
+    body_kept: bool = True
     received: int = 0
-    by_caller: bool = False
+    waits_for_caller: bool = False
     rate_state: RateState | None = None
     record_end: Callable[[int, str], None] | None = None
     trace: CallTrace | None = None
 
-    def record_unbegun(self, *, stopped: bool) -> None:
+    def record_abandoned(self, *, stopped: bool) -> None:
         """Record a call that the middleware chain did not continue, because the caller disconnected first.
 
         `stopped`: whether the gateway closed the connection, because the gateway stops.
@@ -83,8 +86,10 @@ MAX_COLLECTED_BYTES: Final = 16 * 1024 * 1024  # services that require a hash of
 async def collect_body(request: web.Request, upload: CallerBody) -> None:
     """Read the whole body if the signature covers it or the catalog entry adds members to it. Raises BodyTooLarge."""
     placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
-    kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
-    members = placement.body if placement.body and placement.body.can_add_to(request.method, kind, coding) else None
+    content_type, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
+    members = (
+        placement.body if placement.body and placement.body.can_add_to(request.method, content_type, coding) else None
+    )
     signed = placement.signer is not None and placement.signer.wants_body(upstream)
     if not request.body_exists or not (signed or members):
         return
@@ -99,9 +104,9 @@ async def collect_body(request: web.Request, upload: CallerBody) -> None:
     if members is not None:
         add_members = members.add_to_body
         upload.replace(
-            add_members(kind, body)
+            add_members(content_type, body)
             if len(body) <= INLINE_BYTES
-            else await off_loop(request[CALLER].share, add_members, kind, body)
+            else await off_loop(request[CALLER].share, add_members, content_type, body)
         )
 
 
@@ -123,9 +128,9 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 # A response that is not passed on is read to its end if it has at most this many bytes. After that, the response's
 # connection can be used again.
-SWALLOWED_BYTES: Final = 16 * 1024
-SWALLOWED_S: Final = 1.0
-REFUSING: Final = frozenset({401, 403})
+DISCARDED_MAX_BYTES: Final = 16 * 1024
+DISCARDED_MAX_S: Final = 1.0
+REFUSAL_STATUSES: Final = frozenset({401, 403})
 
 
 class Attempts:
@@ -139,8 +144,8 @@ class Attempts:
     __slots__ = (
         "_generation",
         "_origin_limits",
-        "_recorded",
         "_refreshed",
+        "_refusal_recorded",
         "_request",
         "_retried",
         "_runtime",
@@ -172,8 +177,9 @@ class Attempts:
         self._retried = 0
         self._waited_s = 0.0
         self._refreshed = False
-        self._recorded = False
-        self._sent_with: OpenedConnection | None = None  # the connection of the first attempt, if the fast path made it
+        self._refusal_recorded = False
+        # connection of the first attempt, if the fast path made that attempt
+        self._sent_with: OpenedConnection | None = None
 
     async def response(self) -> ProviderExchange:
         """Return the response to pass on as soon as its head has arrived.
@@ -232,13 +238,13 @@ class Attempts:
                 outcome = "failed"
             raise
         except asyncio.CancelledError:
-            silence = self._watch.timeout_behind_cancellation()
+            timeout = self._watch.timeout_behind_cancellation()
             if attempt is not None:
-                attempt.end(error="client_left" if silence is None else error_type(silence))
-            if silence is None:
+                attempt.end(error="client_left" if timeout is None else error_type(timeout))
+            if timeout is None:
                 raise
-            outcome = silence.outcome(self._generation.egress.timeouts, by_caller=self._upload.waiting)
-            raise silence from None
+            outcome = timeout.outcome(self._generation.egress.timeouts, waits_for_caller=self._upload.waiting)
+            raise timeout from None
         finally:
             origin_limits.release(outcome, probe=probe)
         return exchange
@@ -283,10 +289,10 @@ class Attempts:
         self._timing.began -= handover.spent_s
         self._timing.upstream_s += handover.spent_s
         self._watch.began_earlier(handover.spent_s)
-        if not handover.kept:
+        if not handover.body_kept:
             self._upload.kept = False
             self._request.content.total_bytes = handover.received
-        self._upload.waiting = handover.by_caller
+        self._upload.waiting = handover.waits_for_caller
         base_changed = handover.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
         if base_changed and self._may_repeat(sent=getattr(handover.outcome, "sent", True)):
             close = getattr(handover.outcome, "close", None)
@@ -299,10 +305,10 @@ class Attempts:
     async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault. Before a retry, wait until the retry is due."""
         if isinstance(fault, EgressError):
-            may_help, sent = fault.is_provider_failure, fault.sent
+            retry_may_help, sent = fault.is_provider_failure, fault.sent
         else:
-            may_help, sent = not self._upload.waiting and not fault.total, True
-        return may_help and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
+            retry_may_help, sent = not self._upload.waiting and not fault.total, True
+        return retry_may_help and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
     async def _after_response(self, exchange: ProviderExchange) -> bool:
         """Return whether to send the request again instead of passing this response on.
@@ -330,11 +336,11 @@ class Attempts:
         refreshes, sent_connection = self._runtime.live.early_refreshes, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
-            self._recorded = True
-            refreshing = refreshes.start(sent_connection)  # helps the next request
+            self._refusal_recorded = True
+            refresh_task = refreshes.start(sent_connection)  # helps the next request
             if self.at_own_api:
                 path = self._request[UPSTREAM].target.partition("?")[0]
-                refreshing.add_done_callback(partial(self._record_refusal_later, sent_connection, path))
+                refresh_task.add_done_callback(partial(self._record_refusal_later, sent_connection, path))
             return False
         if self._request[CONNECTION].connection.version > sent_connection.connection.version:
             return True  # the token was refreshed during the fast path's attempt; the request carries the newer token
@@ -342,14 +348,14 @@ class Attempts:
             newer = await refreshes.newer_than(sent_connection)
         if newer is None:
             return False
-        self._place(newer)
+        self._place_credential(newer)
         return True
 
     def _record_outcome(self, status: int) -> None:
         """Record whether the API accepts the credential. `status`: status of the response that is passed on."""
         rejections = self._runtime.live.rejections
-        if status in REFUSING:
-            if not self._recorded and self.at_own_api:
+        if status in REFUSAL_STATUSES:
+            if not self._refusal_recorded and self.at_own_api:
                 path = self._request[UPSTREAM].target.partition("?")[0]
                 rejections.record_refusal(self._request[CONNECTION], status, path)
         elif rejections.suspected and (200 <= status < 300 or status == 101):
@@ -393,7 +399,7 @@ class Attempts:
         wait = self._wait_s(requested_wait_s)
         if wait is None or wait >= self._watch.left_s or not self._origin_limits.budget.try_spend(clock.monotonic()):
             return False
-        if not await self._key_spends():
+        if not await self._key_allows_retry():
             return False
         if exchange is not None:
             await _read_and_close(exchange)
@@ -404,10 +410,10 @@ class Attempts:
             ref = self._request[CONNECTION].connection.ref
             live = self._runtime.live
             with self._timing.waiting_for_token():
-                self._place(live.peek(ref) or await live.open_connection(*ref))
+                self._place_credential(live.peek(ref) or await live.open_connection(*ref))
         return True
 
-    async def _key_spends(self) -> bool:
+    async def _key_allows_retry(self) -> bool:
         """Count a retry against the rate limit and the budget of the caller's key; return whether both allow it."""
         access = self._request[CALLER].access
         if access is None or access.meter is None:
@@ -421,7 +427,7 @@ class Attempts:
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
         return wait_s(requested_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spreads load only)
 
-    def _place(self, opened: OpenedConnection) -> None:
+    def _place_credential(self, opened: OpenedConnection) -> None:
         if opened is not self._request[CONNECTION]:
             place_credential(opened, self._request[UPSTREAM], has_body=self._request.body_exists)
             self._request[CONNECTION] = opened
@@ -432,8 +438,10 @@ class Attempts:
 
     def _may_repeat(self, *, sent: bool) -> bool:
         upload, request = self._upload, self._request
-        keyed = bool(request[UPSTREAM].headers.get(IDEMPOTENCY_KEY))
-        return upload.fault is None and may_send_again(request.method, has_key=keyed, body_kept=upload.kept, sent=sent)
+        has_key = bool(request[UPSTREAM].headers.get(IDEMPOTENCY_KEY))
+        return upload.fault is None and may_send_again(
+            request.method, has_key=has_key, body_kept=upload.kept, sent=sent
+        )
 
     def _rules(self) -> RetryRules:
         retry = self._request[CONNECTION].provider.proxy.retry
@@ -468,8 +476,8 @@ async def _read_and_close(exchange: ProviderExchange) -> None:
     Read a short response to its end first, so that its connection can be used again.
     """
     try:
-        if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:
-            async with asyncio.timeout(SWALLOWED_S):
+        if exchange.length is not None and exchange.length <= DISCARDED_MAX_BYTES:
+            async with asyncio.timeout(DISCARDED_MAX_S):
                 while await exchange.read():
                     pass
     except (EgressError, TimeoutError):

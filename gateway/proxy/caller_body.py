@@ -24,7 +24,7 @@ from gateway.text import counted
 
 _INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
 KEPT_BYTES: Final = 64 * 1024
-_inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_inflates_by_server: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 class CallerBody:
@@ -55,7 +55,7 @@ class CallerBody:
             self._keep(read_body)
         elif request.content.at_eof() and request.content.total_bytes:
             raise RuntimeError("a middleware of the host application has read the body as a stream; use request.read()")
-        self._turn: asyncio.Lock | None = None
+        self._read_lock: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes, without the waits for the provider
@@ -93,8 +93,8 @@ class CallerBody:
     def _whole_if_kept(self) -> bytes | None:
         """Return the whole body if all of it has arrived and is kept, else None."""
         content = self._request.content
-        held_up = self._turn is not None and self._turn.locked()
-        if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
+        being_read = self._read_lock is not None and self._read_lock.locked()
+        if not self.kept or being_read or not content.is_eof() or content.exception() is not None:
             return None
         body = b"".join((*self._kept_pieces, unread := content.read_nowait()))
         self._keep(unread)
@@ -113,12 +113,12 @@ class CallerBody:
         """Return the body's piece number `index`; empty bytes mark the end. Each piece is read from the caller once."""
         if index < len(self._kept_pieces):
             return self._kept_pieces[index]
-        if self._turn is None:
-            self._turn = asyncio.Lock()
-        async with self._turn:  # an attempt that was given up might still hold the lock
+        if self._read_lock is None:
+            self._read_lock = asyncio.Lock()
+        async with self._read_lock:  # an earlier attempt that timed out might still hold the lock
             if index < len(self._kept_pieces):
                 return self._kept_pieces[index]
-            piece = await self._take()
+            piece = await self._receive()
             self._keep(piece)
             return piece
 
@@ -130,7 +130,7 @@ class CallerBody:
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 
-    async def _take(self) -> bytes:
+    async def _receive(self) -> bytes:
         self.waiting = True
         self._watch.caller_idle_s = self._limits.body_idle_s
         began = clock.monotonic()
@@ -179,14 +179,14 @@ def arrives_inflated(request: web.Request) -> bool:
     server = getattr(request.protocol, "_manager", None)
     if server is None:
         return False
-    if server not in _inflating:
-        _inflating[server] = inflates_uploads(server)
-    return _inflating[server]
+    if server not in _inflates_by_server:
+        _inflates_by_server[server] = inflates_uploads(server)
+    return _inflates_by_server[server]
 
 
 def inflates_uploads(server: Any) -> bool:
     """Return whether the connections of `server` decompress request bodies. Tests this with one message."""
-    coded = zlib.compress(b"probe", wbits=31)
-    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
-    messages, _, _ = server()._parser.feed_data(head.encode() + coded)
-    return bool(messages[0][1].read_nowait() != coded)
+    gzipped = zlib.compress(b"probe", wbits=31)
+    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(gzipped)}\r\n\r\n"
+    messages, _, _ = server()._parser.feed_data(head.encode() + gzipped)
+    return bool(messages[0][1].read_nowait() != gzipped)

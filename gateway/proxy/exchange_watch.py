@@ -33,12 +33,13 @@ class ExchangeTimeout(Exception):
         self.limit_s = limit_s
         self.total = total
 
-    def outcome(self, timeouts: Timeouts, *, by_caller: bool) -> Outcome:
+    def outcome(self, timeouts: Timeouts, *, waits_for_caller: bool) -> Outcome:
         """Return what the timeout says about the provider's health.
 
-        `by_caller`: whether the gateway waited for the caller's bytes. A caller's short timeout says nothing.
+        `waits_for_caller`: whether the gateway waited for the caller's bytes. A timeout that the caller
+        chose shorter than the operator's says nothing about the provider.
         """
-        failed = not self.total and not by_caller and self.limit_s >= timeouts.first_byte_s
+        failed = not self.total and not waits_for_caller and self.limit_s >= timeouts.first_byte_s
         return "failed" if failed else "unknown"
 
 
@@ -122,15 +123,15 @@ class ExchangeWatch:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, fault: BaseException | None, _where: TracebackType | None
+        self, _kind: type[BaseException] | None, fault: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         self._timer.cancel()
         if self._fault is not None and self._task.uncancel() <= self._cancellations and fault is not None:
             raise self._fault from fault
 
     def _schedule_check(self) -> None:
-        look_in_s = min(CHECK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
-        self._timer = self._loop.call_later(look_in_s, self._check_limits)
+        check_in_s = min(CHECK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
+        self._timer = self._loop.call_later(check_in_s, self._check_limits)
 
     @property
     def _limit_now_s(self) -> float:
@@ -143,7 +144,7 @@ class ExchangeWatch:
             self._task.cancel("the caller has disconnected")
             return
         self._record_reading(transport)
-        if self._key_is_over():
+        if self._key_has_ended():
             abort_connection(transport)
             self._schedule_check()
         elif self._total_s is not None and self.left_s <= 0:
@@ -156,11 +157,11 @@ class ExchangeWatch:
 
     def _record_reading(self, transport: asyncio.WriteTransport) -> None:
         """Record progress if the response waits for a slow caller, and the caller has read since the last check."""
-        before, self._held_up_bytes = self._held_up_bytes, bytes_held_up(transport)
-        if 0 < self._held_up_bytes < before:
+        held_up_before, self._held_up_bytes = self._held_up_bytes, bytes_held_up(transport)
+        if 0 < self._held_up_bytes < held_up_before:
             self.record_progress()
 
-    def _key_is_over(self) -> bool:
+    def _key_has_ended(self) -> bool:
         """Return whether the caller's key was revoked or has expired after the request was admitted."""
         caller = self._request.get(CALLER)
         if caller is None or caller.access is None:

@@ -28,7 +28,7 @@ from gateway.proxy.passed_response import (
     switching_response,
     with_gateway_fields,
 )
-from gateway.proxy.posted_list import posted_list
+from gateway.proxy.posted_list import read_posted_list
 from gateway.proxy.shaped_response import (
     FilteredEvents,
     filtered_head,
@@ -60,7 +60,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upstream = request[UPSTREAM]
             if upload.inflated:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
-            listed = await posted_list(request, upload) if PAGING in request else None
+            posted_list = await read_posted_list(request, upload) if PAGING in request else None
             upload.exchange = exchange = await attempts.response()
             watch.record_progress()
             watch.limit_s = timeouts.idle_s
@@ -74,7 +74,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 if upgrade is not None:
                     response.force_close()
                 limit_s = first_byte_s(request[PROXY_OPTIONS], timeouts)
-                await pass_pages(request, exchange, response, upload, watch, limit_s, listed)
+                await pass_pages(request, exchange, response, upload, watch, limit_s, posted_list)
                 return response
             body = await body_of(request, exchange)
             if upgrade is None and is_shaped(request, exchange):
@@ -136,12 +136,12 @@ async def _pass_on(
         await _write_parts(FilteredEvents(request, body), response, request, watch)
         return
     content = await filtered_whole(request, body, watch)
-    response.length_of(content)
+    response.set_length_of(content)
     await _write_whole(content, response, request)
 
 
 async def _write_whole(content: bytes, response: PassedResponse, request: web.Request) -> None:
-    response.head_waits = True
+    response.head_with_first_write = True
     await response.prepare(request)
     await response.write(content)
     await response.write_eof()
@@ -150,7 +150,7 @@ async def _write_whole(content: bytes, response: PassedResponse, request: web.Re
 async def _write_parts(
     body: ResponseBody | FilteredEvents, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    response.head_waits = isinstance(body, ResponseBody) and body.has_arrived
+    response.head_with_first_write = isinstance(body, ResponseBody) and body.has_arrived
     await response.prepare(request)
     parts: Iterator[bytes] | None = body.first
     while parts is not None:

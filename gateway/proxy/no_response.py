@@ -40,8 +40,8 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     if isinstance(fault, CallNotAttempted):
         return _not_attempted(fault, close=close)
     if isinstance(fault, EgressError):
-        kind, code = _CODES[fault.kind]
-        return kind(code, fault.message + _next_step(fault, request), close=close)
+        error_class, code = _CODES[fault.kind]
+        return error_class(code, fault.message + _next_step(fault, request), close=close)
     return UpstreamFailed(
         "upstream_protocol", f"Invalid response from {request[UPSTREAM].origin}: {fault}.", close=close
     )

@@ -28,8 +28,8 @@ from gateway.runtime import RUNTIME, generation_of
 
 RETRIES: Final = 5  # maximum number of retries of each page, if the caller sets no number
 MAX_WAIT_S: Final = 60.0  # one minute, because providers often count quotas by the minute
-ALL_WAITS_S: Final = 120.0
-HEADER: Final = "Retries"
+ALL_WAITS_S: Final = 120.0  # maximum sum of the waits for one page
+RETRIES_FIELD: Final = "Retries"
 
 
 class PageAttempts(Attempts):
@@ -95,13 +95,13 @@ class PageAttempts(Attempts):
 
 def retries_of(request: web.Request) -> int:
     """Return the maximum number of retries of each page."""
-    return request[PROXY_OPTIONS].retries if request.headers.get(HEADER) else RETRIES
+    return request[PROXY_OPTIONS].retries if request.headers.get(RETRIES_FIELD) else RETRIES
 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # maximum size of a decoded page
 COPIES_IN_MEMORY: Final = 2  # a page is in memory twice: as received, and as the text that is parsed
 SHOWN_BYTES: Final = 2048  # maximum number of bytes of a provider's error that the caller gets
-BROKEN: Final = (EgressError, CodingError, ExchangeTimeout)
+READ_FAULTS: Final = (EgressError, CodingError, ExchangeTimeout)
 
 
 class PageReader:
@@ -120,8 +120,8 @@ class PageReader:
         self._first_byte_s = first_byte_s
         self._reserved: Reservation | None = None
 
-    def holds(self, size: int) -> None:
-        """Reduce the reserved memory to `size` bytes, because the rest of the page is no longer in memory."""
+    def shrink_reservation(self, size: int) -> None:
+        """Reduce the memory reserved for the page to `size` bytes, because the rest of the page is no longer in memory."""
         if self._reserved is not None:
             self._reserved.shrink(size)
 
@@ -131,23 +131,23 @@ class PageReader:
         `exchange`: the page's response if it has already begun; None requests the page. If a response breaks off, the
         page is requested again. Raises EgressError, CodingError, ExchangeTimeout, GatewayError.
         """
-        broken = 0
+        broken_off = 0
         while True:
-            self.holds(0)
+            self.shrink_reservation(0)
             if exchange is None:
                 exchange = await self._request_page()
             try:
                 content = await self._read_body(exchange)
                 break
             except (EgressError, ExchangeTimeout):
-                broken += 1
-                if broken > retries_of(self._request):
+                broken_off += 1
+                if broken_off > retries_of(self._request):
                     raise
             finally:
                 exchange.close()
             exchange = None
             with self._watch.suspend_silence_limit():
-                await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spreads load only)
+                await clock.sleep(wait_s(None, broken_off, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spreads load only)
         return None if exchange.status == 204 else content, exchange.headers
 
     async def _request_page(self) -> ProviderExchange:
@@ -177,10 +177,10 @@ class PageReader:
         try:
             return await self._read(exchange, PAGE_BYTES)
         except asyncio.CancelledError:
-            silence = self._watch.timeout_behind_cancellation()
-            if silence is None:
+            timeout = self._watch.timeout_behind_cancellation()
+            if timeout is None:
                 raise
-            raise silence from None
+            raise timeout from None
 
     async def _read(self, exchange: ProviderExchange, limit_bytes: int) -> bytearray:
         coding = ",".join(values(exchange.headers, "content-encoding"))
@@ -207,7 +207,7 @@ class PageReader:
                     page_bytes = PAGE_BYTES if is_coded or exchange.length is None else exchange.length
                     await self._reserve(min(page_bytes, PAGE_BYTES))
         decoder.finish()
-        self.holds(COPIES_IN_MEMORY * len(content))
+        self.shrink_reservation(COPIES_IN_MEMORY * len(content))
         return content
 
     async def _reserve(self, size: int) -> None:
@@ -216,10 +216,10 @@ class PageReader:
         The gateway reads nothing from the provider meanwhile.
         """
         runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
-        wait_s = generation.config.egress.limits.wait_s
+        max_wait_s = generation.config.egress.limits.wait_s
         try:
             with self._watch.suspend_silence_limit():
-                self._reserved = await runtime.page_memory.reserve(caller.share, COPIES_IN_MEMORY * size, wait_s)
+                self._reserved = await runtime.page_memory.reserve(caller.share, COPIES_IN_MEMORY * size, max_wait_s)
         except NoPageMemory:
             raise no_page_memory() from None
 
@@ -229,12 +229,12 @@ class PageReader:
         The error contains the beginning of the provider's body.
         """
         refusal: dict[str, Any] = {"status": exchange.status}
-        wait = attempts.requested_wait_s(exchange)
-        if wait is not None:
-            refusal["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
+        requested_wait_s = attempts.requested_wait_s(exchange)
+        if requested_wait_s is not None:
+            refusal["retry_at"] = (clock.now() + timedelta(seconds=requested_wait_s)).isoformat(timespec="milliseconds")
         try:
             body = await self._read(exchange, 16 * SHOWN_BYTES)
-        except (*BROKEN, UpstreamFailed):
+        except (*READ_FAULTS, UpstreamFailed):
             body = bytearray()
         if body:
             refusal["body"] = body[:SHOWN_BYTES].decode("utf-8", "replace")

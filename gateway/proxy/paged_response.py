@@ -27,9 +27,9 @@ from gateway.origin import covers
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.proxy.no_response import error_for_caller
-from gateway.proxy.page_fetch import BROKEN, PageReader
+from gateway.proxy.page_fetch import READ_FAULTS, PageReader
 from gateway.proxy.passed_response import PassedResponse
-from gateway.proxy.posted_list import PostedList, resumable
+from gateway.proxy.posted_list import PostedList, with_body_digest
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.runtime import RUNTIME, generation_of
 
@@ -39,9 +39,9 @@ from gateway.runtime import RUNTIME, generation_of
 # added after its brace, so that it does not look like a line of the gateway. JSON ignores the space. The trailer is
 # always the last line. A stream without a trailer is incomplete.
 
-OURS: Final = b'{"gateway_'
+GATEWAY_LINE_START: Final = b'{"gateway_'
 TRAILER: Final = "gateway_trailer"
-MARK: Final = "gateway_page"
+PAGE_MARK: Final = "gateway_page"
 BATCH_BYTES: Final = 64 * 1024
 
 
@@ -60,7 +60,7 @@ def batches(records: Records) -> Iterator[bytes]:
     """Yield the records as lines, in batches of about `BATCH_BYTES`."""
     batch = bytearray()
     for record in records:
-        batch += b"{ " + record[1:] if record.startswith(OURS) else record
+        batch += b"{ " + record[1:] if record.startswith(GATEWAY_LINE_START) else record
         batch += b"\n"
         if len(batch) >= BATCH_BYTES:
             yield bytes(batch)
@@ -94,18 +94,18 @@ async def pass_pages(
     upload: CallerBody,
     watch: ExchangeWatch,
     first_byte_s: float,
-    listed: PostedList | None = None,
+    posted_list: PostedList | None = None,
 ) -> None:
     """Read one page after another, and write `response` to its end.
 
-    `first`: the 2xx response with the first page. `listed`: the body of a list that is requested by POST; otherwise
+    `first`: the 2xx response with the first page. `posted_list`: the body of a list that is requested by POST; otherwise
     None. Raises a GatewayError for a fault of the first page. The trailer reports a fault of a later page.
     """
     reader = PageReader(request, upload, watch, first_byte_s, int(response.headers[ATTEMPTS]))
     try:
-        await _pass_pages(request, first, response, upload, watch, reader, listed)
+        await _pass_pages(request, first, response, upload, watch, reader, posted_list)
     finally:
-        reader.holds(0)
+        reader.shrink_reservation(0)
 
 
 async def _pass_pages(
@@ -115,13 +115,13 @@ async def _pass_pages(
     upload: CallerBody,
     watch: ExchangeWatch,
     reader: PageReader,
-    listed: PostedList | None,
+    posted_list: PostedList | None,
 ) -> None:
-    paged_call = _PagedCall(request, reader, upload, listed)
+    paged_call = _PagedCall(request, reader, upload, posted_list)
     first_request = request[UPSTREAM]
     try:
-        page = await paged_call.first(first)
-    except (GatewayError, *BROKEN) as fault:
+        page = await paged_call.read_first_page(first)
+    except (GatewayError, *READ_FAULTS) as fault:
         error = _caller_error(fault, request, upload, watch)
         error.headers[ATTEMPTS] = str(reader.attempts)
         raise error from fault
@@ -135,29 +135,29 @@ async def _pass_pages(
             await clock.give_way()  # a write that need not wait lets no other task run
         paged_call.record_passed(page)
         next_position = page.next
-        if next_position is None or paged_call.enough:
+        if next_position is None or paged_call.has_enough_pages:
             break
         if request[PAGING].marks:
-            await response.write(line_of(MARK, paged_call.progress(next_position)))
+            await response.write(line_of(PAGE_MARK, paged_call.progress(next_position)))
         del page  # frees the memory of the page
         try:
-            page = await paged_call.following(next_position)
-        except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
+            page = await paged_call.request_page(next_position)
+        except (GatewayError, *READ_FAULTS, asyncio.CancelledError) as fault:
             paged_call.fault = _caller_error(fault, request, upload, watch)
             break
     request[UPSTREAM] = first_request  # the call log shows the request for the first page
     await response.write(line_of(TRAILER, paged_call.trailer(next_position)))
     await response.write_eof()
-    response.broke_off = None if paged_call.fault is None else paged_call.fault.code
+    response.trailer_error = None if paged_call.fault is None else paged_call.fault.code
 
 
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
     """Return the error for the caller. Raise a CancelledError again if the watch did not cause it."""
     if isinstance(fault, asyncio.CancelledError):
-        silence = watch.timeout_behind_cancellation(total=True)
-        if silence is None:
+        timeout = watch.timeout_behind_cancellation(total=True)
+        if timeout is None:
             raise fault
-        fault = silence
+        fault = timeout
     if isinstance(fault, GatewayError):
         return fault
     assert isinstance(fault, Exception)
@@ -171,14 +171,16 @@ class _PagedCall:
     None.
     """
 
-    def __init__(self, request: web.Request, reader: PageReader, upload: CallerBody, listed: PostedList | None) -> None:
+    def __init__(
+        self, request: web.Request, reader: PageReader, upload: CallerBody, posted_list: PostedList | None
+    ) -> None:
         self.reader = reader
         self._upload = upload
-        self._listed = listed
+        self._posted_list = posted_list
         self.pages = self.records = 0
         self.fault: GatewayError | None = None
         self._cursor_seen = False
-        self._unseen_at: str | None = None
+        self._missing_cursor_path: str | None = None
         self._request = request
         self._paging = request[PAGING]
         self._base_path = request[UPSTREAM].base_path
@@ -187,14 +189,14 @@ class _PagedCall:
             self._cycles.detect_repeat(self._paging.start.at)
 
     @property
-    def enough(self) -> bool:
+    def has_enough_pages(self) -> bool:
         return self._paging.pages is not None and self.pages >= self._paging.pages
 
-    async def first(self, exchange: ProviderExchange) -> PageResult:
+    async def read_first_page(self, exchange: ProviderExchange) -> PageResult:
         content, headers = await self.reader.page(exchange)
         return await self._parse_content(content, headers)
 
-    async def following(self, position: Position) -> PageResult:
+    async def request_page(self, position: Position) -> PageResult:
         """Request the page at `position` with the current credential, and return the page."""
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
@@ -206,11 +208,11 @@ class _PagedCall:
         try:
             point_at_page(upstream, position, opened.allowed_origins | {opened.base.origin}, self._paging.path)
         except ForbiddenPageOrigin as fault:
-            raise _off_limits(fault.origin) from fault
-        await _check(request[CALLER], upstream, opened)
-        place_credential(opened, upstream, has_body=self._listed is not None)
-        if self._listed is not None:
-            self._upload.replace(self._listed.at(position))
+            raise _forbidden_origin_error(fault.origin) from fault
+        await _check_and_count(request[CALLER], upstream, opened)
+        place_credential(opened, upstream, has_body=self._posted_list is not None)
+        if self._posted_list is not None:
+            self._upload.replace(self._posted_list.at(position))
         request[UPSTREAM] = upstream
         content, headers = await self.reader.page()
         return await self._parse_content(content, headers, position)
@@ -219,25 +221,25 @@ class _PagedCall:
         self.pages += 1
         self.records += len(page.records)
         self._cursor_seen = self._cursor_seen or page.unseen is None
-        self._unseen_at = page.paging.cursor_path_in_response
+        self._missing_cursor_path = page.paging.cursor_path_in_response
         self.fault = page.refused
 
-    def progress(self, following: Position | None) -> dict[str, Any]:
+    def progress(self, next_position: Position | None) -> dict[str, Any]:
         fields: dict[str, Any] = {"pages": self.pages, "records": self.records}
-        if following is not None:
-            text = encode_position(resumable(following, self._listed), self._paging.request_digest)
+        if next_position is not None:
+            text = encode_position(with_body_digest(next_position, self._posted_list), self._paging.request_digest)
             cursor = generation_of(self._request).page_cursors.seal(text)
             if len(cursor) <= MAX_CURSOR_CHARS:
                 fields["cursor"] = cursor
         return fields
 
-    def trailer(self, following: Position | None) -> dict[str, Any]:
-        complete = following is None and self.fault is None
-        fields = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
+    def trailer(self, next_position: Position | None) -> dict[str, Any]:
+        complete = next_position is None and self.fault is None
+        fields = {"complete": complete, **self.progress(next_position), "attempts": self.reader.attempts}
         if complete and self.pages and not self._cursor_seen:
             fields["note"] = (
-                f"No page had a cursor at '{self._unseen_at}' (cursor_path_in_response). If that path is right, the list "
-                "is complete: some providers omit the cursor on the last page."
+                f"No page had a cursor at '{self._missing_cursor_path}' (cursor_path_in_response). If that path is "
+                "right, the list is complete: some providers omit the cursor on the last page."
             )
         return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
@@ -245,7 +247,7 @@ class _PagedCall:
         self, content: bytearray | None, headers: Fields, position: Position | None = None
     ) -> PageResult:
         upstream = self._request[UPSTREAM]
-        body = None if self._listed is None else self._listed.now
+        body = None if self._posted_list is None else self._posted_list.current_body
         page_url = PageUrl(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
         schemes = self._paging.schemes if position is None else [position.scheme]
         if content is None:
@@ -256,7 +258,7 @@ class _PagedCall:
         else:
             page = await off_loop(share, parse_page, content, headers, schemes, page_url)
             content.clear()  # no longer needed, because the records are slices of the parsed text
-            self.reader.holds(len(page.records.text))
+            self.reader.shrink_reservation(len(page.records.text))
         digest = ""
         if page.paging.type == "offset" and page.records.hold_objects:
             digest = await off_loop(share, lambda: page.records.digest) if is_large else page.records.digest
@@ -270,23 +272,26 @@ class _PagedCall:
         if page.paging.type == "offset":
             if digest and self._cycles.detect_repeat(digest):
                 return PageResult(
-                    NO_RECORDS, page.paging, None, _repeated_page(f"it ignores '{page.paging.offset_name_in_request}'")
+                    NO_RECORDS,
+                    page.paging,
+                    None,
+                    _repeated_page_error(f"it ignores '{page.paging.offset_name_in_request}'"),
                 )
             return page
         if page.next is None:
-            misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
-            return replace(page, refused=_misnamed_list_error(page)) if misnamed and page.unseen else page
+            cursor_misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
+            return replace(page, refused=_misnamed_cursor_error(page)) if cursor_misnamed and page.unseen else page
         if self._cycles.detect_repeat(page.next.at):
-            return replace(page, next=None, refused=_repeated_page("its next page is one that was read before"))
+            return replace(page, next=None, refused=_repeated_page_error("its next page is one that was read before"))
         opened = self._request[CONNECTION]
         if page.paging.type == "link":
             origin = parse_page_url(page.next.at).origin
             if not covers(opened.allowed_origins | {opened.base.origin}, origin):
-                return replace(page, next=None, refused=_off_limits(origin))
+                return replace(page, next=None, refused=_forbidden_origin_error(origin))
         return page
 
 
-def _misnamed_list_error(page: PageResult) -> UpstreamFailed:
+def _misnamed_cursor_error(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
         f"The provider's page has nothing at '{page.paging.cursor_path_in_response}' (cursor_path_in_response), but has "
@@ -294,7 +299,7 @@ def _misnamed_list_error(page: PageResult) -> UpstreamFailed:
     )
 
 
-async def _check(caller: Caller, upstream: UpstreamRequest, opened: OpenedConnection) -> None:
+async def _check_and_count(caller: Caller, upstream: UpstreamRequest, opened: OpenedConnection) -> None:
     """Check the request for a later page by the rules of the key, and count it against the key's limits.
 
     Raises Forbidden, TooManyRequests.
@@ -304,7 +309,7 @@ async def _check(caller: Caller, upstream: UpstreamRequest, opened: OpenedConnec
         await caller.access.meter.count_against_budget()
 
 
-def _repeated_page(reason: str) -> UpstreamFailed:
+def _repeated_page_error(reason: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
         f"The provider returned the same page again: {reason}. Check how this list is paged, and set that in "
@@ -312,7 +317,7 @@ def _repeated_page(reason: str) -> UpstreamFailed:
     )
 
 
-def _off_limits(origin: str) -> UpstreamFailed:
+def _forbidden_origin_error(origin: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
         f"The next page is at {origin}, to which this credential may not be sent. Add the origin to the integration's "

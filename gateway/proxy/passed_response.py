@@ -42,15 +42,17 @@ from gateway.runtime import generation_of
 class PassedResponse(web.StreamResponse):
     """A provider's response for the caller.
 
-    `length`: length of the body in bytes; None if unknown. `cut`: whether the response broke off. `broke_off`: error
-    code in the trailer of a paged response, whose status was sent before the error; None without an error.
-    `head_waits`: whether the first call of `write` sends the head too. Set this only if the first piece of the body has
-    already arrived.
+    - `length`: length of the body in bytes; None if unknown
+    - `cut`: whether the response broke off
+    - `trailer_error`: error code in the trailer of a paged response, whose status was sent before the error; None
+      without an error
+    - `head_with_first_write`: whether the first call of `write` sends the head too. Set this only if the first piece of
+      the body has already arrived.
     """
 
     cut = False
-    broke_off: str | None = None
-    head_waits = False
+    trailer_error: str | None = None
+    head_with_first_write = False
 
     def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
         super().__init__(status=status, reason=printable(reason))
@@ -81,13 +83,13 @@ class PassedResponse(web.StreamResponse):
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the caller has disconnected")
-        if self.head_waits and isinstance(writer, StreamWriter):
+        if self.head_with_first_write and isinstance(writer, StreamWriter):
             writer._headers_buf = head
             return
         transport.write(head)
         writer.output_size += len(head)
 
-    def length_of(self, body: bytes) -> None:
+    def set_length_of(self, body: bytes) -> None:
         """Set the length for `body`, which replaces the provider's body."""
         self._length = len(body)
 
@@ -122,7 +124,7 @@ class SwitchedResponse(PassedResponse):
 
 # ── Reads the response's body for the caller, as received or decoded.
 
-_LIVE: Final = frozenset(
+_LIVE_MEDIA_TYPES: Final = frozenset(
     {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
 )
 BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # responses without a body, or with a range that cannot be decoded
@@ -187,7 +189,11 @@ def values(fields: Fields, name: str) -> list[str]:
 def is_live(fields: Fields) -> bool:
     """Return whether a response is a live stream: server-sent events, or JSON line by line."""
     for name, value in fields:
-        if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
+        if (
+            len(name) == 12
+            and name.lower() == "content-type"
+            and value.partition(";")[0].strip().lower() in _LIVE_MEDIA_TYPES
+        ):
             return True
     return False
 
@@ -240,15 +246,15 @@ def with_gateway_fields(response: PassedResponse, request: web.Request, attempts
 def _fields(request: web.Request, exchange: ProviderExchange) -> Fields:
     upstream = request[UPSTREAM]
     base = ParsedUrl(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    return passed_fields(exchange.headers, base, request[CONNECTION], _shown_at(request))
+    return passed_fields(exchange.headers, base, request[CONNECTION], _gateway_base_url(request))
 
 
-def _shown_at(request: web.Request) -> str:
-    called_by, public_url = request.get(CAPABILITY), generation_of(request).public_url
-    return f"{public_url}/proxy" if called_by is None else f"{public_url}/c/{called_by.token.reveal()}"
+def _gateway_base_url(request: web.Request) -> str:
+    capability, public_url = request.get(CAPABILITY), generation_of(request).public_url
+    return f"{public_url}/proxy" if capability is None else f"{public_url}/c/{capability.token.reveal()}"
 
 
-def unreferred_fields(fields: Fields) -> Fields:
+def with_gateway_referrer_policy(fields: Fields) -> Fields:
     """Return `fields` with the gateway's Referrer-Policy instead of the provider's.
 
     The gateway's policy hides the capability URL from other sites, because the URL is a secret.
@@ -256,13 +262,13 @@ def unreferred_fields(fields: Fields) -> Fields:
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
-def passed_fields(received: Fields, base: ParsedUrl, opened: OpenedConnection, shown_at: str) -> Fields:
+def passed_fields(received: Fields, base: ParsedUrl, opened: OpenedConnection, gateway_base_url: str) -> Fields:
     """Return the fields of a response that are passed on to the caller. Raises MalformedResponse.
 
-    `base`: the provider's base URL. `shown_at`: the gateway's URL, which replaces the base URL in the fields' values.
+    `base`: the provider's base URL. `gateway_base_url`: replaces the provider's base URL in the fields' values.
     """
 
     def rewrite(name: str, value: str) -> str:
-        return opened.without_secrets(LinkRewriter(base, shown_at, opened.placement.query_names)(name, value))
+        return opened.without_secrets(LinkRewriter(base, gateway_base_url, opened.placement.query_names)(name, value))
 
     return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

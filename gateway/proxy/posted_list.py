@@ -19,21 +19,21 @@ MAX_BYTES: Final = INLINE_BYTES
 class PostedList:
     """A list that is requested by POST.
 
-    `digest`: digest of the body as the caller sent it; a resume cursor is valid only with the same digest. `now`: the
-    body that requests the current page.
+    `digest`: digest of the body as the caller sent it; a resume cursor is valid only with the same digest.
+    `current_body`: the body that requests the current page.
     """
 
-    def __init__(self, body: bytes, first: bytes) -> None:
+    def __init__(self, body: bytes, first_page_body: bytes) -> None:
         self.digest = digest_of_body(body)
-        self._first = self.now = first
+        self._first_page_body = self.current_body = first_page_body
 
     def at(self, position: Position) -> bytes:
-        """Return the body that requests the page at `position`."""
-        self.now = body_at(self._first, position)
-        return self.now
+        """Set `current_body` to the body that requests the page at `position`, and return it."""
+        self.current_body = body_at(self._first_page_body, position)
+        return self.current_body
 
 
-async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
+async def read_posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
     """Change the body of `upload`, so that it requests the first page of `request[PAGING]`.
 
     Return None if the list is not requested by POST. Raises BodyTooLarge, and InvalidRequest ``invalid_headers`` if the
@@ -49,17 +49,19 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
             f"The body of a paged POST may have at most {MAX_BYTES >> 10} KiB, because it is sent for each page.",
             close=True,
         )
-    kind, coding = (request[UPSTREAM].headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
+    content_type, coding = (
+        request[UPSTREAM].headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING)
+    )
     try:
-        paging = request[PAGING] = replace(paging, schemes=check_list_body(body, kind, coding, paging.schemes))
+        paging = request[PAGING] = replace(paging, schemes=check_list_body(body, content_type, coding, paging.schemes))
     except ValueError as fault:
         raise _invalid_header(PAGINATE, str(fault)) from fault
-    listed = PostedList(body, first_body(body, paging.schemes, paging.limit))
+    posted_list = PostedList(body, first_body(body, paging.schemes, paging.limit))
     start_position = paging.start
-    if start_position is not None and start_position.body_digest != listed.digest:
+    if start_position is not None and start_position.body_digest != posted_list.digest:
         raise _invalid_header(PAGINATE_FROM, "belongs to another request; send the body of the first request")
-    upload.replace(listed.now if start_position is None else listed.at(start_position))
-    return listed
+    upload.replace(posted_list.current_body if start_position is None else posted_list.at(start_position))
+    return posted_list
 
 
 def _invalid_header(header: str, fault: str) -> InvalidRequest:
@@ -67,6 +69,6 @@ def _invalid_header(header: str, fault: str) -> InvalidRequest:
     return InvalidRequest("invalid_headers", message, errors=[Issue("invalid_format", message, (header.lower(),))])
 
 
-def resumable(position: Position, listed: PostedList | None) -> Position:
+def with_body_digest(position: Position, posted_list: PostedList | None) -> Position:
     """Return `position` with the digest of the caller's body, for a resume cursor."""
-    return position if listed is None else replace(position, body_digest=listed.digest)
+    return position if posted_list is None else replace(position, body_digest=posted_list.digest)

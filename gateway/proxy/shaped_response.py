@@ -31,10 +31,10 @@ from gateway.proxy.passed_response import (
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
-CUT: Final = "Gateway-Cut"
+CUT_FIELD: Final = "Gateway-Cut"
 MAX_RESPONSE_BYTES: Final = 8 << 20  # maximum size of a decoded response in bytes
 COPIES_IN_MEMORY: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
-OF_THE_WHOLE: Final = (
+WHOLE_BODY_FIELDS: Final = (  # describe the whole body, so a shaped response does not have them
     "ETag",
     "Content-MD5",
     "Digest",
@@ -60,15 +60,15 @@ async def shaped_response(
     """
     from gateway.http.shaped_body import needs_thread, shaped_body  # imported at the first such call
 
-    shape, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
+    shape, content_type = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
-        raise _cannot_shape(f"is a stream ({kind}), which has no end to wait for", "stream")
+        raise _cannot_shape(f"is a stream ({content_type}), which has no end to wait for", "stream")
     held_response = HeldResponse(request, watch)
     try:
         whole_body = await held_response.read(body)
         if LISTED_TOOLS in request:
             whole_body = await remove_forbidden_tools(request, whole_body)
-        arguments = kind, whole_body, shape.select, shape.max_bytes
+        arguments = content_type, whole_body, shape.select, shape.max_bytes
         if needs_thread(whole_body, shape.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
         else:
@@ -78,24 +78,24 @@ async def shaped_response(
         if shaped.unselected:
             raise _cannot_shape("is not JSON, so Gateway-Select cannot be used", "not_json")
         if not shaped.is_text and shape.select is None and len(whole_body) <= shape.max_bytes:
-            content, as_it_is = whole_body, True
+            content, is_unchanged = whole_body, True
         elif not shaped.is_text:
             raise _cannot_shape(
-                f"has {counted(len(whole_body), 'byte')} of {kind or 'an unknown type'}, which cannot be cut",
+                f"has {counted(len(whole_body), 'byte')} of {content_type or 'an unknown type'}, which cannot be cut",
                 "too_large",
             )
         else:
-            content, as_it_is = shaped.text.encode(), not shaped.of_json
+            content, is_unchanged = shaped.text.encode(), not shaped.of_json
     finally:
         held_response.release()
     response = response_of(request, exchange, decoded=True)
-    for name in OF_THE_WHOLE:
+    for name in WHOLE_BODY_FIELDS:
         response.headers.popall(name, None)
-    if not as_it_is:
+    if not is_unchanged:
         response.headers[hdrs.CONTENT_TYPE] = "application/json"
     if not shaped.whole and shaped.is_text:
-        response.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole_body), 'byte')}")
-    response.length_of(content)
+        response.headers[CUT_FIELD] = printable(f"{shaped.cut_to}; {counted(len(whole_body), 'byte')}")
+    response.set_length_of(content)
     return with_gateway_fields(response, request, attempts), content
 
 
@@ -165,7 +165,7 @@ class HeldResponse:
 
 # ── Removes the tools that the caller's key does not allow from an MCP server's response to ``tools/list``.
 
-EVENTS: Final = "text/event-stream"
+EVENT_STREAM: Final = "text/event-stream"
 
 
 def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
@@ -174,7 +174,7 @@ def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
 
 
 def is_event_stream(exchange: ProviderExchange) -> bool:
-    return media_type((values(exchange.headers, "content-type") or [""])[0]) == EVENTS
+    return media_type((values(exchange.headers, "content-type") or [""])[0]) == EVENT_STREAM
 
 
 class FilteredEvents:
@@ -215,7 +215,7 @@ def filtered_head(
     if coding not in ("", "identity") and body.decoder is None:
         raise MalformedResponse("its list of tools has a content coding that the gateway cannot decode")
     response = response_of(request, exchange, decoded=True)
-    for name in OF_THE_WHOLE:
+    for name in WHOLE_BODY_FIELDS:
         response.headers.popall(name, None)
     return with_gateway_fields(response, request, attempts)
 

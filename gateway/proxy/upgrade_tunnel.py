@@ -43,7 +43,7 @@ class Tunnel(asyncio.Protocol):
         try:
             if early_bytes:
                 self.data_received(early_bytes)
-            self._caller_protocol.set_parser(self)  # type: ignore[arg-type]  # it uses no parser method that we lack
+            self._caller_protocol.set_parser(self)  # type: ignore[arg-type]  # `Tunnel` has every parser method that aiohttp calls here
             if not provider.is_closing():
                 provider.resume_reading()
             while not self._ended:

@@ -628,7 +628,7 @@ class ClientProtocol(RequestHandler):
     def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
         """Let the middleware chain continue with the fast path request.
 
-        `data`: the bytes of the request received so far; only its head if `handover.kept` is False.
+        `data`: the bytes of the request received so far; only its head if `handover.body_kept` is False.
         """
         self._fast_exchange = None
         self.handover = handover
@@ -637,7 +637,7 @@ class ClientProtocol(RequestHandler):
         held_bytes, self._held = self._held, b""
         self._resume_held()  # call this first, because aiohttp can pause reading again when it gets the bytes
         self.resume_upload()
-        if handover.kept:
+        if handover.body_kept:
             self._read(data + held_bytes)
         else:
             self._read(data)
@@ -699,7 +699,7 @@ class ClientProtocol(RequestHandler):
         """Record a request that was handed over, if the caller disconnects before the middleware chain has begun."""
         current = self._current_request
         if self.handover is not None and (current is None or TIMING not in current):
-            self.handover.record_unbegun(stopped=self.stopped)
+            self.handover.record_abandoned(stopped=self.stopped)
 
     def _discard_handover(self) -> None:
         handover = self.take_handover()

@@ -56,7 +56,7 @@ class FastClient(Protocol):
     def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
         """Let the middleware chain continue with the request.
 
-        `data`: the bytes of the request received so far; only its head if `handover.kept` is False.
+        `data`: the bytes of the request received so far; only its head if `handover.body_kept` is False.
         """
 
     def pause_upload(self) -> None:
@@ -435,9 +435,9 @@ class FastExchange:
             if now - self.moved_at >= LINGER_S:
                 self._end_lingering()
             return
-        by_caller = plan.waits_for_caller and self._upload is not None and not self._upload.paused
+        waits_for_caller = plan.waits_for_caller and self._upload is not None and not self._upload.paused
         limit_s = timeouts.idle_s if self._status else plan.first_byte_s()
-        if by_caller:
+        if waits_for_caller:
             limit_s = self._limits.body_idle_s
         if timeouts.total_s is not None and now - began_at >= timeouts.total_s:
             self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
@@ -445,15 +445,17 @@ class FastExchange:
             # The middleware chain checks the key again, and reports why the key has ended.
             self._time_out(ExchangeTimeout(now - began_at, total=True))
         elif now - self.moved_at >= limit_s:
-            self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
+            self._time_out(ExchangeTimeout(limit_s), waits_for_caller=waits_for_caller)
 
-    def _time_out(self, fault: ExchangeTimeout, *, by_caller: bool = False) -> None:
+    def _time_out(self, fault: ExchangeTimeout, *, waits_for_caller: bool = False) -> None:
         if self._status and self._unsent is None:
             self._cut_response()
         else:
             if not self._status:
-                self._release_limit(fault.outcome(self._plan.route.generation.egress.timeouts, by_caller=by_caller))
-            self._hand_over(fault, by_caller=by_caller)
+                self._release_limit(
+                    fault.outcome(self._plan.route.generation.egress.timeouts, waits_for_caller=waits_for_caller)
+                )
+            self._hand_over(fault, waits_for_caller=waits_for_caller)
         self._abort()
 
     # ── the end of the exchange ───────────────────────────────────────────────────────────────────────────────────────
@@ -463,7 +465,7 @@ class FastExchange:
         self._client.response_broken()
         self._abort()
 
-    def _hand_over(self, outcome: FirstOutcome, *, by_caller: bool = False) -> None:
+    def _hand_over(self, outcome: FirstOutcome, *, waits_for_caller: bool = False) -> None:
         self._mark_ended()
         plan = self._plan
         if self._upload is not None:
@@ -475,9 +477,9 @@ class FastExchange:
             clock.monotonic() - plan.began,
             plan.opened,
             plan.route.generation,
-            kept=is_kept,
+            body_kept=is_kept,
             received=0 if plan.body is None else plan.body.received,
-            by_caller=by_caller,
+            waits_for_caller=waits_for_caller,
             rate_state=plan.rate_state,
             record_end=self._record_end,
             trace=plan.trace,

@@ -25,7 +25,7 @@ from gateway.proxy.passed_response import (
     UNBUFFERED,
     is_live,
     passed_fields,
-    unreferred_fields,
+    with_gateway_referrer_policy,
 )
 from gateway.records.proxied_call import PROXY_PATH
 from gateway.server.fast_plan import FastPlan
@@ -54,7 +54,7 @@ def response_head(
         head = head.with_fields()
     fields = provider_fields(head, plan, decoded=decoded)
     if plan.mount != PROXY_PATH:
-        fields = unreferred_fields(fields)
+        fields = with_gateway_referrer_policy(fields)
     fields = with_protection_fields(fields, by_headers=plan.mount == PROXY_PATH)
     if is_live(head.fields):
         fields.append(UNBUFFERED)

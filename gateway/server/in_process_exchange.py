@@ -135,7 +135,7 @@ class InProcessClient:
         """
         self.on_change = None
         if self.handover is not None:  # the caller disconnected before the middleware chain could begin
-            self.handover.record_unbegun(stopped=stopped)
+            self.handover.record_abandoned(stopped=stopped)
             self.handover.discard()
         if self.exchange is not None:
             exchange, self.has_ended, self.exchange = self.exchange, True, None

@@ -104,7 +104,7 @@ async def test_some_errors_end_the_connection(serve: Serve) -> None:
 async def test_an_error_while_the_response_head_waits_for_the_body_cuts_the_connection(serve: Serve) -> None:
     async def write_head(request: web.Request) -> web.StreamResponse:
         response = PassedResponse(200, "OK", [], None)
-        response.head_waits = True
+        response.head_with_first_write = True
         await response.prepare(request)
         raise InvalidRequest("invalid_body", "too late")
 
