@@ -87,7 +87,7 @@ def outcomes(folder: Path) -> tuple[dict[str, dict[str, str]], str]:
     return found, done.stdout + done.stderr
 
 
-def test_an_open_resource_is_an_error_of_a_passed_test_and_of_no_other_test(tmp_path: Path) -> None:
+def test_a_resource_left_open_is_an_error_of_its_own_test_if_that_test_passes(tmp_path: Path) -> None:
     found, printed = outcomes(tmp_path)
     next_test = {"test_next": "PASSED"}
     assert found["test_passes"] == dict.fromkeys(LEAKING_TESTS, "ERROR") | next_test, printed

@@ -33,7 +33,7 @@ def test_a_gateway_that_failed_in_a_round_has_no_ratio() -> None:
     assert "| 100 | – | – | 90 | – | not measured |" in table(found)
 
 
-def test_gateway_only_shapes_are_compared_with_its_other_shapes() -> None:
+def test_shapes_that_only_the_gateway_serves_are_compared_with_other_shapes() -> None:
     assert json.loads(CALL)["method"] == "tools/call"
     assert requests("MCP tools/call").split(" ")[2] == str(len(CALL))
     assert not {shape.name for shape in OWN} & set(NAMES)
@@ -41,7 +41,7 @@ def test_gateway_only_shapes_are_compared_with_its_other_shapes() -> None:
         assert {shape_of(pair.one[1]).name, shape_of(pair.other[1]).name} == {pair.one[1], pair.other[1]}
 
 
-def test_pairs_and_latencies_are_reported_as_met_or_missed() -> None:
+def test_ratios_and_latencies_are_reported_as_met_or_missed() -> None:
     assert "| x, to y | 30 | 20 | 1.2 | 1.50 | missed |" in ratio_table([Ratio(Goal("x, to y", 1.2, 1.5), 30.0, 20.0)])
     late = {"go": [Latency(1, 1.0, 2.0, 4.0)], "gateway": [Latency(1, 1.0, 2.0, 6.0)]}
     text, goal = latency_table(late)

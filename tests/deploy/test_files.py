@@ -127,7 +127,7 @@ def test_compose_file_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_service_with_secrets_has_no_other_privileges(name: str) -> None:
+def test_compose_services_have_no_capabilities_and_a_read_only_root(name: str) -> None:
     for service in compose.read(DEPLOY / name).services.values():
         if service.image.startswith("postgres:"):
             assert not service.ports, "the database must not be reachable from outside"

@@ -77,7 +77,7 @@ def config(tmp_path: Path) -> Config:
     return load(write_pod_files(tmp_path, url), environ={"POD_IP": "10.1.2.3"})
 
 
-def test_manifests_belong_together() -> None:
+def test_manifests_have_one_namespace_and_matching_selectors() -> None:
     assert all(item["metadata"].get("namespace") == "gateway" for item in DOCUMENTS if item["kind"] != "Namespace")
     selectors = [
         NODE["selector"]["matchLabels"],

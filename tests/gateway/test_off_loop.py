@@ -8,7 +8,7 @@ import pytest
 from gateway.off_loop import FairTurns, off_loop
 
 
-async def test_shares_have_their_turns_in_rotation() -> None:
+async def test_callers_get_the_thread_in_turn() -> None:
     begin, order = threading.Event(), list[str]()
     first = asyncio.create_task(off_loop("busy", begin.wait, 30))
     many = [asyncio.create_task(off_loop("busy", order.append, f"busy {n}")) for n in range(3)]
@@ -25,7 +25,7 @@ async def test_exception_is_raised_and_the_next_work_runs() -> None:
     assert await off_loop("a", lambda: 1) == 1
 
 
-async def test_cancelled_task_takes_no_turn() -> None:
+async def test_cancelled_task_does_not_run_in_the_thread() -> None:
     """It may leave before its turn, or at the moment of its turn."""
     turns, order = FairTurns(), list[str]()
 

@@ -41,7 +41,7 @@ async def test_other_tasks_run_between_two_parts() -> None:
     assert turns >= 4
 
 
-async def test_added_bytes_follow_and_the_rest_is_returned_by_stop() -> None:
+async def test_added_bytes_are_fed_in_order_and_stop_returns_the_rest() -> None:
     fed: list[bytes] = []
     parts = IncrementalFeeder(b"a" * (PART_BYTES + 1), fed.append, lambda: None, Transport())
     parts.add(b"b" * PART_BYTES)

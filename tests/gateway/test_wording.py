@@ -20,7 +20,7 @@ def test_counted_uses_the_singular_for_one_and_commas_for_thousands(number: int,
     assert counted(number, "connection") == expected_text
 
 
-def test_a_plural_may_be_its_own_word() -> None:
+def test_an_irregular_plural_can_be_given() -> None:
     assert (counted(1, "entry", "entries"), counted(3, "entry", "entries")) == ("1 entry", "3 entries")
 
 
@@ -38,7 +38,7 @@ def test_sentence_ends_with_one_full_stop(expected: str) -> None:
         (OSError("all gone"), "no route"),
     ],
 )
-def test_cause_shows_no_address_as_a_tuple(fault: OSError, expected_text: str) -> None:
+def test_cause_shows_addresses_as_text(fault: OSError, expected_text: str) -> None:
     assert connect_failure(fault) == expected_text
 
 
@@ -49,7 +49,7 @@ SLIP = re.compile(
 )
 
 
-def test_no_text_counts_without_the_helper() -> None:
+def test_every_text_with_a_number_uses_counted() -> None:
     """`{n} connections` is wrong for one; `counted(n, "connection")` is right."""
     slips = [
         f"{file}:{number}: {line.strip()}"

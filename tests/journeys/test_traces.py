@@ -76,7 +76,7 @@ def count_dropped_spans(running: RunningGateway) -> int:
     return sum(running.runtime.tracing.dropped_spans.values())
 
 
-async def test_one_trace_over_caller_gateway_refresh_and_provider(
+async def test_caller_gateway_refresh_and_provider_share_one_trace(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with tracing_gateway(tracker, tmp_path, {"trace_headers": "own"}) as running:
@@ -428,7 +428,7 @@ async def test_no_secret_is_in_a_span(
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http/protobuf"),
     ],
 )
-async def test_variables_that_turn_tracing_off(
+async def test_otel_variables_turn_tracing_off(
     tracker: Tracker,
     tmp_path: Path,
     collector: Collector,

@@ -217,7 +217,7 @@ async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id
 
 
 @at("jupyterhub", ttl_s=SHORT_TTL_S)
-async def test_a_token_without_refresh_ends_with_the_right_words_and_a_reconnect_brings_it_back(
+async def test_without_a_refresh_token_the_expiry_is_explained_and_a_reconnect_helps(
     journey: Journey,
 ) -> None:
     await journey.connect()
@@ -244,7 +244,9 @@ async def test_a_token_without_refresh_ends_with_the_right_words_and_a_reconnect
 
 
 @at("jupyterhub", ttl_s=TTL_S)
-async def test_a_withdrawn_token_without_refresh_is_degraded_until_a_reconnect(journey: Journey) -> None:
+async def test_connection_with_a_withdrawn_token_and_no_refresh_token_is_degraded_until_a_reconnect(
+    journey: Journey,
+) -> None:
     await journey.connect()
     assert await journey.call() == (200, {"user": USER})
     await journey.server.withdraw(journey.end_user, None)

@@ -86,7 +86,7 @@ def cases() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize(("name", "way"), list(cases()))
-async def test_an_sdk_works_as_the_page_says_and_nothing_of_ours_leaves(
+async def test_an_sdk_works_as_the_page_says_and_sends_no_gateway_key_or_header_to_the_provider(
     sdk_gateway: SdkGateway, tmp_path: Path, name: str, way: str
 ) -> None:
     vendor = sdk_gateway.vendors[VENDOR.get(name, name.partition("-")[0])]

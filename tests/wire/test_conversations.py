@@ -56,7 +56,7 @@ CONVERSATIONS = table(
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one piece", "cut in the middle"])
 @pytest.mark.parametrize(("data", "expected", "closed"), CONVERSATIONS)
-async def test_messages_on_one_connection(
+async def test_messages_on_one_connection_get_their_responses_in_order(
     bench: Bench, data: bytes, expected: list[bytes | int], closed: bool, at_once: bool
 ) -> None:
     pieces = [data] if at_once else [data[: len(data) // 2], data[len(data) // 2 :]]
@@ -82,7 +82,7 @@ async def test_forty_pipelined_requests_get_responses_in_order(bench: Bench) -> 
             assert (await caller.response()).body.data == b"/after-%02d" % n
 
 
-async def test_a_hundred_uploads_one_after_the_other(bench: Bench) -> None:
+async def test_a_hundred_uploads_use_one_connection_to_the_provider(bench: Bench) -> None:
     async with bench.talk() as caller:
         for n in range(100):
             await caller.send(upload(CHUNKED, b"2\r\nab\r\n0\r\n\r\n", target=b"/proxy/after-%d" % n))

@@ -71,7 +71,7 @@ def test_refusal_of_an_ambiguous_path_shows_the_unambiguous_form() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/a/b", "/a/", "/a.b/c", "/a%20b", "/caf%C3%A9", "/%40me", "/a,b:c@d", "/~a/(b)"]
 )
-def test_plain_path_is_compared_with_rules(path: str) -> None:
+def test_unambiguous_path_is_compared_with_rules(path: str) -> None:
     assert path_ambiguity(path) is None
 
 
@@ -132,7 +132,7 @@ def leniently(path: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["/ex/a/rest/api/3/search", "/ex/%e2%80%a6x/rest/api/3/searchX"])
-def test_lenient_reader_does_not_change_plain_paths(path: str) -> None:
+def test_a_lenient_parser_does_not_change_an_unambiguous_path(path: str) -> None:
     assert "/rest/api/3/search" in leniently(path)
 
 

@@ -48,7 +48,7 @@ async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -
     assert budget.left == 100_000 - 5001
 
 
-async def test_part_that_a_cancelled_call_has_reserved_is_not_lost() -> None:
+async def test_budget_that_a_cancelled_call_has_reserved_is_not_lost() -> None:
     budget = Budget(2000)
     # A write of the store continues if its caller is cancelled.
     meter = Meter(None, 2000, lambda limit: asyncio.shield(budget.reserve_calls(limit)))

@@ -124,7 +124,9 @@ def test_path_placeholders_get_names_that_are_valid_in_rules(path: str, written_
         ("bamboohr", ("api.bamboohr.com", "/api/gateway.php/${connectionConfig.subdomain}")),
     ],
 )
-def test_host_and_path_of_an_entry(catalog: Catalog, name: str, place: tuple[str, str]) -> None:
+def test_host_and_path_are_read_from_the_base_url_of_an_entry(
+    catalog: Catalog, name: str, place: tuple[str, str]
+) -> None:
     provider = catalog.get(name)
     assert provider is not None
     assert host_and_path(provider) == place

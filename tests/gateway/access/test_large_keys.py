@@ -162,7 +162,7 @@ async def test_a_key_that_ends_while_its_rules_are_compiled_is_refused(
     assert await call(gateway, key["secret"], "/x") == 401
 
 
-async def test_child_keys_share_the_turns_of_their_parent(
+async def test_keys_below_one_key_share_its_place_in_the_queue(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All keys below one key share its place in the queue. With a place for each, many large keys could delay all other

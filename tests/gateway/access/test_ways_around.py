@@ -97,7 +97,7 @@ PATHS = (
 )
 
 
-async def test_no_other_path_is_sent(gateway: TwoConnectionGateway) -> None:
+async def test_no_path_outside_the_rules_is_sent(gateway: TwoConnectionGateway) -> None:
     key = await limited_key(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
@@ -196,7 +196,7 @@ async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
 METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"PROPFIND", b"TRACE")
 
 
-async def test_no_other_method_is_sent(gateway: TwoConnectionGateway) -> None:
+async def test_no_method_outside_the_rules_is_sent(gateway: TwoConnectionGateway) -> None:
     key = await limited_key(gateway)
     for method in METHODS:
         more = b"" if method in {b"HEAD", b"OPTIONS"} else b"Content-Length: 0\r\n"

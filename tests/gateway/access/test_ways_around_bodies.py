@@ -193,7 +193,7 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
 )
 
 
-async def test_no_other_tool_is_called(gateway: AgentGateway) -> None:
+async def test_no_tool_outside_the_rules_is_called(gateway: AgentGateway) -> None:
     key = await gateway.key(TOOLS)
     assert len(MCP_WAYS) >= 40
     for name, body, headers, end in MCP_WAYS:
@@ -284,7 +284,7 @@ GRAPHQL_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
 )
 
 
-async def test_no_other_field_is_requested(gateway: AgentGateway) -> None:
+async def test_no_graphql_field_outside_the_rules_is_requested(gateway: AgentGateway) -> None:
     key = await gateway.key(QUERY, MUTATION)
     assert len(GRAPHQL_WAYS) >= 40
     for name, body, headers, end in GRAPHQL_WAYS:

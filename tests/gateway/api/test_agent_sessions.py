@@ -191,7 +191,7 @@ async def test_a_session_refuses_requests_after_its_end(gateway: AgentGateway) -
     assert (await gateway.send_message(other["session_token"], "tools/list", **bearer(other)))[0] == 200
 
 
-async def test_the_session_url_ends_no_key_that_is_not_a_session(gateway: AgentGateway) -> None:
+async def test_a_key_that_is_not_a_session_cannot_be_deleted_as_a_session(gateway: AgentGateway) -> None:
     await gateway.key("GET /items")
     key = (await gateway.running.json("GET", "/environment/api-keys", expect=200))["data"][0]
     for item in (key["id"], 999, "x"):
@@ -232,7 +232,9 @@ async def test_a_session_expires(gateway: AgentGateway) -> None:
         assert (ended["data"]["reason"], ended["data"]["ended_at"]) == ("expired", session["expires_at"])
 
 
-async def test_tools_that_would_mix_at_one_host_are_refused_and_long_lists_are_split(gateway: AgentGateway) -> None:
+async def test_different_tools_for_two_integrations_at_one_host_are_refused_and_long_lists_are_split(
+    gateway: AgentGateway,
+) -> None:
     body = {"provider": "acme", "unique_key": "other"}
     await gateway.running.json("POST", "/integrations", json=body, expect=200)
     credentials = {"type": "API_KEY", "apiKey": "k"}
@@ -251,7 +253,9 @@ async def test_tools_that_would_mix_at_one_host_are_refused_and_long_lists_are_s
     assert tools["get_item"]["inputSchema"]["properties"]["connection"]["enum"] == ["acme/c1", "other/o1"]
 
 
-async def test_above_the_maximum_tools_are_searched_and_cannot_be_pinned(gateway: AgentGateway, tmp_path: Path) -> None:
+async def test_above_the_maximum_number_tools_are_searched_and_cannot_be_pinned(
+    gateway: AgentGateway, tmp_path: Path
+) -> None:
     names = [f"get_a_thing_with_a_rather_long_name_{n}" for n in range(40)]
     operations(tmp_path, *(f"{name}\tGET\t/things/{name}\tread" for name in names), "drop\tDELETE\t/things\tdelete")
     session = await create_session(gateway, toolset={"acme": {"deny": {"tools": ["drop"]}}})

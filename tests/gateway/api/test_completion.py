@@ -90,7 +90,9 @@ async def test_pending_connection_is_usable_only_after_its_completion(
     assert (row["end_user"]["id"], row["tags"]["end_user_id"]) == ("u1", "u1")
 
 
-async def test_completing_again_returns_the_same_and_changes_nothing(running: RunningGateway, tracker: Tracker) -> None:
+async def test_completing_again_returns_the_same_response_and_changes_nothing(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     session = await create_session(running, **WITH_CHALLENGE)
     await walk_flow(running, session["token"])
     first, *others = await asyncio.gather(*(complete(running, session) for _ in range(5)))

@@ -195,7 +195,7 @@ async def test_bad_token_response_shows_an_error_page_and_stores_nothing(
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
-async def test_the_state_cookie_is_bound_and_short(running: RunningGateway) -> None:
+async def test_the_state_cookie_is_http_only_and_same_site_lax(running: RunningGateway) -> None:
     response = await start_flow(running, await running.session_token())
     cookie = response.headers["Set-Cookie"]
     assert re.match(r"gw-flow-\d+=", cookie)

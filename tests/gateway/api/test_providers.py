@@ -106,7 +106,7 @@ async def test_single_provider_has_the_same_envelope_as_the_list(client: Client,
         ("?limit=1000000", ["github", "google-mail", "hubspot", "jira", "openai", "sandbox", "slack", "twilio"]),
     ],
 )
-async def test_the_list_can_be_narrowed(client: Client, query: str, expected: list[str]) -> None:
+async def test_the_list_can_be_filtered(client: Client, query: str, expected: list[str]) -> None:
     assert await names(client, query) == expected
 
 
@@ -182,7 +182,7 @@ async def test_head_has_the_headers_of_get(client: Client) -> None:
     assert response.headers["ETag"]
 
 
-def test_different_pages_have_different_tags(catalog: Catalog) -> None:
+def test_different_pages_have_different_entity_tags(catalog: Catalog) -> None:
     listing = Listing(catalog, PUBLIC)
     assert listing.page(Query(limit=1)).etag != listing.page(Query(limit=2)).etag
 
@@ -232,7 +232,7 @@ async def test_an_operator_supplies_another_logo(client: Client, tmp_path: Path)
     assert b"<title>Slack</title>" in (await image(client, "slack"))[1], "a file that is too large is not shown"
 
 
-def test_light_brand_color_is_drawn_dark() -> None:
+def test_icon_is_dark_on_a_light_brand_color() -> None:
     assert 'fill="#1a1a1a" d=' in brand_svg(BrandIcon("#ffe01b", "M0 0z"), "Mailchimp")
     assert 'fill="#ffffff" d=' in brand_svg(BrandIcon("#181717", "M0 0z"), "GitHub")
 

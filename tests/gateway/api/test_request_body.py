@@ -54,7 +54,7 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
 
 
 @pytest.mark.parametrize("body", [b"", b" \n"])
-async def test_empty_body_is_called_empty(running: RunningGateway, body: bytes) -> None:
+async def test_error_for_an_empty_body_says_that_it_is_empty(running: RunningGateway, body: bytes) -> None:
     error = await refusal(running, "/connections", data=as_json(body))
     assert (error["code"], error["message"]) == ("invalid_json", "The body is empty; send a JSON object.")
 

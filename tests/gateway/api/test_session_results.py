@@ -78,7 +78,7 @@ async def test_a_key_limited_to_tags_cannot_complete_or_disturb_other_connection
     assert (await poll_result(running, session, red))[1]["data"]["status"] == "connected"
 
 
-async def test_after_a_session_has_ended_the_tags_of_its_pending_connection_decide(
+async def test_after_a_session_has_ended_only_a_key_with_its_tags_completes_its_connection(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     red, blue = await mint_limited_key(running, RED), await mint_limited_key(running, BLUE)

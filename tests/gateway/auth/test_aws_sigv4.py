@@ -47,14 +47,14 @@ def signature(made: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_aws_signature_test_suite(
+def test_signatures_match_the_aws_test_suite(
     method: str, target: str, fields: list[tuple[str, str]], body: bytes, expected: str
 ) -> None:
     payload = hashlib.sha256(body).hexdigest()
     assert signature(authorization(SUITE, SERVICE, method, target, fields, payload, AT)) == expected
 
 
-def test_reference_example_list_users() -> None:
+def test_signature_matches_the_list_users_example_of_the_aws_reference() -> None:
     fields = [
         ("Host", "iam.amazonaws.com"),
         ("X-Amz-Date", "20150830T123600Z"),
@@ -92,7 +92,7 @@ WELCOME = hashlib.sha256(b"Welcome to Amazon S3.").hexdigest()
         ),
     ],
 )  # fmt: skip
-def test_examples_of_the_s3_documentation(
+def test_signatures_match_the_examples_of_the_s3_documentation(
     method: str, target: str, extra: list[tuple[str, str]], payload: str, expected: str
 ) -> None:
     fields = [*S3_HEAD, *extra, ("x-amz-content-sha256", payload)]

@@ -80,7 +80,7 @@ def test_mode_of_another_package_is_added(installed_points: list[EntryPoint]) ->
     assert len(auth.modes()) == 18
 
 
-def test_mode_for_an_earlier_release_works(installed_points: list[EntryPoint]) -> None:
+def test_mode_written_for_an_earlier_release_works(installed_points: list[EntryPoint]) -> None:
     installed_points.append(entry_point("FORMER", "FormerMode"))
     mode = auth.modes()["FORMER"]
     assert isinstance(mode, GrantingMode)

@@ -75,7 +75,7 @@ def test_blanks_around_a_pasted_key_are_removed() -> None:
     assert accept("API_KEY", apiKey="  sk-1\n")["apiKey"] == "sk-1"
 
 
-def test_either_half_of_basic_may_be_empty_but_not_missing() -> None:
+def test_user_name_and_password_may_be_empty_but_not_missing() -> None:
     assert accept("BASIC", username="", password="")["username"] == ""
     assert faults("BASIC", username="u") == {("credentials", "password")}
     assert faults("BASIC", username="a:b", password="") == {("credentials", "username")}

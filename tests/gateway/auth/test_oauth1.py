@@ -32,14 +32,14 @@ def keys(token: str, token_secret: str, **extra: Any) -> OAuth1Keys:
     return OAuth1Keys("dpf43f3p2l4k3l03", Secret("kd94hf93k423kf44"), token, Secret(token_secret), **extra)
 
 
-def test_the_request_for_a_photo_of_rfc_5849_1_2() -> None:
+def test_signature_matches_the_photo_request_of_rfc_5849_1_2() -> None:
     protocol = {**PRINTER, "oauth_token": "nnch734d00sl2jdk", "oauth_timestamp": "137131202", "oauth_nonce": "chapoH"}
     url = "http://photos.example.net/photos?file=vacation.jpg&size=original"
     signature = oauth_signature(keys("nnch734d00sl2jdk", "pfkkdhi9sl3r4s00"), "GET", url, "", protocol)
     assert signature == "MdpQcU8iPSUjWoN/UDMsK2sui9I="
 
 
-def test_the_token_request_of_rfc_5849_1_2() -> None:
+def test_signature_matches_the_token_request_of_rfc_5849_1_2() -> None:
     protocol = {**PRINTER, "oauth_token": "hh5s93j4hdidpola", "oauth_timestamp": "137131201", "oauth_nonce": "walatlh"}
     protocol["oauth_verifier"] = "hfdp7dh39dks9884"
     url = "https://photos.example.net/token"
@@ -47,7 +47,7 @@ def test_the_token_request_of_rfc_5849_1_2() -> None:
     assert signature == "gKgrFCywp7rO0OXSjdot/IHF7IU="
 
 
-def test_the_base_string_of_rfc_5849_3_4_1_1() -> None:
+def test_base_string_matches_rfc_5849_3_4_1_1() -> None:
     parameters = [
         ("b5", "=%3D"), ("a3", "a"), ("c@", ""), ("a2", "r b"), ("c2", ""), ("a3", "2 q"),
         ("oauth_consumer_key", "9djdj82h48djs9d2"), ("oauth_token", "kkk9d7dh3k39sjv7"),
@@ -60,7 +60,7 @@ def test_the_base_string_of_rfc_5849_3_4_1_1() -> None:
     )
 
 
-def test_the_documented_example_with_a_form_and_a_query() -> None:
+def test_signature_matches_the_documented_example_with_a_form_and_a_query() -> None:
     """The example "Creating a signature" of Twitter's former documentation."""
     theirs = OAuth1Keys(
         "xvz1evFS4wEEPTGEFPHBog",

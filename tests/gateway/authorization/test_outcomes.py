@@ -37,7 +37,7 @@ async def test_refused_code_is_logged_with_the_providers_message(running: Runnin
     assert line["request_id"] in html, "the page shows the request_id of the log line"
 
 
-async def test_a_provider_s_refusal_is_logged(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_providers_refusal_of_an_authorization_is_logged(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
     async with running.http.get(begin, allow_redirects=False) as response:
         state = response.headers["Location"].partition("state=")[2].partition("&")[0]

@@ -243,7 +243,7 @@ async def test_keys_of_gateway_yaml_get_links_only_if_their_environment_enables_
     assert "connect_url" in (await failed_call(running, "u1", agent))[1]["payload"], "minted keys get it by their scope"
 
 
-async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
+async def test_following_the_message_without_a_link_keeps_the_connection_id(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     del running.document["environments"]["dev"]["connect_links_in_errors"]

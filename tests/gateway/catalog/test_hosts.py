@@ -70,7 +70,9 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("token_url", "setting"), OPEN)
-def test_setting_that_can_choose_the_domain_makes_the_host_open(token_url: str, setting: dict[str, object]) -> None:
+def test_setting_that_can_choose_the_domain_leaves_the_host_to_the_end_user(
+    token_url: str, setting: dict[str, object]
+) -> None:
     entry = entry_with(token_url, **setting)
     assert ("token_url", "x") in list(open_urls(entry))  # type: ignore[arg-type]
     assert not fixes_host(entry, "https", "attacker.test", 443)  # type: ignore[arg-type]
@@ -78,7 +80,9 @@ def test_setting_that_can_choose_the_domain_makes_the_host_open(token_url: str, 
 
 
 @pytest.mark.parametrize(("token_url", "setting", "host"), NAMED)
-def test_setting_within_the_providers_domain_is_not_open(token_url: str, setting: dict[str, object], host: str) -> None:
+def test_setting_within_the_providers_domain_fixes_the_host(
+    token_url: str, setting: dict[str, object], host: str
+) -> None:
     entry = entry_with(token_url, **setting)
     assert list(open_urls(entry)) == []  # type: ignore[arg-type]
     assert fixes_host(entry, "https", host, 443)  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ def test_an_entry_of_a_large_folder_costs_no_more_than_one_of_a_small_folder(tmp
     assert cpu_s(lambda: load_catalog([large])) < MAX_RATIO * cpu_s(lambda: load_catalog([small]))
 
 
-def test_where_names_the_file_also_after_its_removal(tmp_path: Path) -> None:
+def test_location_of_a_value_is_known_after_its_file_was_removed(tmp_path: Path) -> None:
     catalog = load_catalog([folder(tmp_path, mail=MAIL)])
     assert catalog.file_and_line("mail", "proxy", "headers", "x-api-key").endswith("mail.yaml:7")
     assert catalog.file_and_line("mail", "proxy", "retry").endswith("mail.yaml:5")

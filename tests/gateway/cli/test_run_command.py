@@ -118,7 +118,7 @@ async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_dat
     )
 
 
-async def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None:
+async def test_error_for_an_unknown_environment_lists_the_existing_ones(tmp_path: Path) -> None:
     file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
     assert (await command_output("keys", "create", "agent", "-c", file)).code == 0
     done = await command_output("keys", "list", "-c", file, "--environment", "prod")

@@ -82,7 +82,7 @@ async def events(running: RunningGateway) -> list[str]:
     return [item.event for item in reversed(written)]
 
 
-async def test_rejected_key_is_degraded_then_needs_reauth(
+async def test_connection_with_a_rejected_key_becomes_degraded_then_needs_reauth(
     keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     assert await call(keyed_gateway) == {200}
@@ -114,7 +114,7 @@ async def test_rejected_key_is_degraded_then_needs_reauth(
     assert await events(keyed_gateway) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
 
 
-async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
+async def test_one_2xx_makes_the_connection_active_again_and_restarts_the_count(
     keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)

@@ -58,7 +58,7 @@ async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tra
                 assert not [secret for secret in (*secrets, *cookies) if secret in text], url
 
 
-async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> None:
+async def test_live_part_equals_that_part_of_the_whole_page(running: RunningGateway) -> None:
     await running.runtime.store.call_log.add_many([operation(1), operation(2, status=500)])
     async with at_console(running) as console:
         for path in ("/dev", "/dev/calls?live=1"):

@@ -223,7 +223,7 @@ async def test_callback_without_a_started_sign_in_is_refused(
         assert (response.status, idp.authorize_queries) == (403, [])
 
 
-async def test_a_cookie_of_no_sign_in_is_refused(running: RunningGateway, idp: IdentityProvider) -> None:
+async def test_a_malformed_sign_in_cookie_is_refused(running: RunningGateway, idp: IdentityProvider) -> None:
     for moment in ("²", "x", ""):
         cookie = {"Cookie": f"gw-console-begun={'a' * 43}.{moment}"}
         async with running.http.get(f"{running.url}/console/callback?state=x&code=y", headers=cookie) as response:
@@ -240,7 +240,7 @@ async def test_a_response_of_another_issuer_is_refused(
         assert response.status == 403
 
 
-async def test_an_issuer_that_names_itself_otherwise_is_not_used(
+async def test_identity_provider_whose_metadata_names_another_issuer_is_not_used(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     idp.issuer = "https://evil.example"
@@ -279,7 +279,7 @@ def test_an_unsupported_key_of_the_provider_is_ignored() -> None:
             signature_keys(none)
 
 
-async def test_a_key_that_the_provider_has_replaced_is_learned(
+async def test_new_signing_key_of_the_identity_provider_is_fetched(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from datetime import timedelta
@@ -293,7 +293,7 @@ async def test_a_key_that_the_provider_has_replaced_is_learned(
     assert (await sign_in(browser, running))[0] == 200
 
 
-async def test_settings_of_gateway_yaml_decide_the_claim_of_groups_and_the_length_of_a_session(
+async def test_gateway_yaml_sets_the_groups_claim_and_the_length_of_a_session(
     running: RunningGateway, browser: aiohttp.ClientSession
 ) -> None:
     async with identity_provider() as provider:
@@ -311,7 +311,7 @@ async def test_settings_of_gateway_yaml_decide_the_claim_of_groups_and_the_lengt
         assert query["scope"] == "openid x"
 
 
-async def test_without_a_provider_there_is_no_such_page(running: RunningGateway) -> None:
+async def test_without_an_identity_provider_its_sign_in_pages_do_not_exist(running: RunningGateway) -> None:
     running.configure(console=ConsoleConfig(True, 12))
     for path in ("sign-in/oidc", "callback?code=x&state=x"):
         async with running.http.get(f"{running.url}/console/{path}") as response:

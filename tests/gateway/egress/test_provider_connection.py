@@ -241,7 +241,7 @@ class PushingRequest:
     def resume_upload(self) -> None: ...
 
 
-async def test_response_before_a_reset_that_fails_a_pushed_upload_is_received() -> None:
+async def test_response_before_a_reset_that_fails_a_fast_path_upload_is_returned() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection, request = ProviderConnection("http://a"), PushingRequest()
         await asyncio.get_running_loop().create_connection(lambda: connection, *listener.getsockname())

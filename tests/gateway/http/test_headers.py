@@ -34,7 +34,7 @@ FIELDS = st.lists(st.tuples(st.one_of(NAMES, PROXY_NAMES), VALUES), max_size=12)
 
 
 @given(FIELDS)
-def test_gateway_hop_by_hop_and_framing_fields_are_never_sent(fields: Fields) -> None:
+def test_gateway_fields_hop_by_hop_fields_and_framing_fields_are_never_sent(fields: Fields) -> None:
     for name, _ in request_fields(fields):
         spelled = normalized_name(name)
         assert spelled not in HOP_BY_HOP | FRAMING | FOR_GATEWAY

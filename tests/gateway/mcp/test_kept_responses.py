@@ -6,7 +6,7 @@ from gateway.mcp.kept_responses import ENTRY_BYTES, KEPT_S, MAX_BYTES, SHARE_BYT
 from tests.fakes.clock import Clock
 
 
-def test_a_response_is_for_its_key_and_for_minutes(clock: Clock) -> None:
+def test_a_kept_response_is_returned_only_to_its_key_and_for_ten_minutes(clock: Clock) -> None:
     kept = KeptResponses()
     item = kept.keep("1", "acme/c1", "text/plain", b"x")
     assert item is not None

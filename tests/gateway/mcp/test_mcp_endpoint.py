@@ -36,7 +36,7 @@ async def test_the_rules_of_a_key_are_its_tools(gateway: AgentGateway) -> None:
     assert "body" not in tools["search_issues"]["inputSchema"]["properties"]
 
 
-async def test_a_call_is_the_request_of_its_rule(gateway: AgentGateway) -> None:
+async def test_a_tool_call_sends_the_request_of_its_rule(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES)
     arguments = {"issue": "A-1", "query": {"notify": False, "tag": ["a", "b c"]}, "body": {"text": "hé"}}
     result = await gateway.call(key, "comment", arguments)
@@ -54,7 +54,7 @@ async def test_a_form_body_is_sent_form_encoded(gateway: AgentGateway) -> None:
     assert gateway.provider.calls[0][3] == b"amount=5&items[0]=a%26b"
 
 
-async def test_the_raw_api_is_under_the_same_rules(gateway: AgentGateway) -> None:
+async def test_call_api_is_limited_by_the_same_rules(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES)
     allowed = await gateway.call(key, "call_api", {"method": "GET", "path": "/search", "query": {"q": "x"}})
     assert allowed["structuredContent"]["path"] == "/base/v1/search?q=x"
@@ -169,7 +169,7 @@ async def test_connections_of_other_integrations_do_not_hide_a_second_account(
 
 @pytest.mark.parametrize("connections", [["acme/c1"], ["acme/c1", "acme/c2"]])
 @pytest.mark.parametrize("rules", [(*RULES, "GET,POST /base/v1/both as both"), ()])
-async def test_an_unknown_argument_is_answered_with_those_of_the_schema(
+async def test_error_for_an_unknown_argument_lists_those_of_the_schema(
     gateway: AgentGateway, rules: tuple[str, ...], connections: list[str]
 ) -> None:
     key = await gateway.key(*rules, limits={"connections": connections})
@@ -446,7 +446,7 @@ async def test_a_call_is_recorded_with_key_connection_and_rule(gateway: AgentGat
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
-async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: Path, fast_path: bool) -> None:
+async def test_every_refusal_for_an_mcp_client_is_a_json_rpc_error(tmp_path: Path, fast_path: bool) -> None:
     """Its Accept has ``text/event-stream``. A program without it gets the errors of the HTTP API."""
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     both, plain = {"Accept": "application/json, text/event-stream"}, {"Accept": "application/json"}

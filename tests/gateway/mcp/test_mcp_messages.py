@@ -36,7 +36,7 @@ def error_of_message(message: Any, headers: list[tuple[str, str]] | None = None)
     return raised.value
 
 
-def test_a_modern_request_carries_its_own_revision() -> None:
+def test_a_request_of_2026_states_its_revision() -> None:
     found = read(modern("tools/call", name="get_x"), routing_headers("tools/call", "get_x"))
     assert isinstance(found, RpcRequest)
     assert (found.revision, found.method, found.params["name"], found.modern) == (
@@ -145,7 +145,7 @@ def test_initialize_with_an_unknown_revision_gets_the_newest_that_has_a_handshak
     assert mcp.negotiate_revision({"protocolVersion": ["2025-06-18"]}) == "2025-11-25"
 
 
-def test_notifications_and_responses_want_no_response() -> None:
+def test_notifications_and_responses_get_no_response() -> None:
     assert read({"jsonrpc": "2.0", "method": "notifications/initialized"}) == RpcNotification(
         "notifications/initialized"
     )

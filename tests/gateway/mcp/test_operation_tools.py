@@ -163,7 +163,9 @@ async def test_operation_tool_sends_its_request_and_the_call_log_names_the_opera
     assert "operations acme read: get_item" in [record.rule for record in records]
 
 
-async def test_a_prefix_has_the_settings_of_the_connection(gateway: AgentGateway, tmp_path: Path) -> None:
+async def test_settings_of_the_connection_are_filled_into_the_prefix_of_operations(
+    gateway: AgentGateway, tmp_path: Path
+) -> None:
     operations(tmp_path, *ACME, head=f"{HEAD}# prefix: /ex/${{connectionConfig.site}}\n")
     await gateway.connect("c3", connection_config={"site": "s-1"})
     key = await gateway.key("operations acme read", limits={"connections": ["acme/c3"]})
@@ -199,7 +201,7 @@ async def test_a_long_list_of_operations_is_searched_and_called(gateway: AgentGa
     assert gateway.provider.calls[-1][:2] == ("GET", f"{BASE}/things7")
 
 
-async def test_an_operation_that_left_the_catalog_is_a_tool_without_its_words(
+async def test_operation_that_the_catalog_dropped_stays_a_tool_without_a_summary(
     gateway: AgentGateway, tmp_path: Path
 ) -> None:
     operations(tmp_path)

@@ -35,7 +35,7 @@ def test_long_paths_are_compared_to_their_end(run: str) -> None:
     assert overlap(f"{path}b", f"{path}*")
 
 
-def test_so_many_paths_that_comparing_takes_too_long_count_as_overlapping() -> None:
+def test_paths_count_as_overlapping_if_comparing_them_takes_too_long() -> None:
     one, other = "/**" + "ab" * 200 + "*b", "/**" + "ab" * 200 + "a*c"
     several = Overlaps()
     assert not several.may_overlap(one, other)

@@ -59,7 +59,7 @@ def test_a_graphql_tool_takes_its_document_in_the_body_only() -> None:
         assert refusal_of(arguments, ask) == f"Unknown argument '{max(arguments)}'."
 
 
-def test_an_argument_may_be_deep_or_optional() -> None:
+def test_an_argument_may_be_nested_or_optional() -> None:
     assert call_of_rule(tool(deep=True), {"key": "a/b"}).target == "/issue/a/b"
     assert call_of_rule(tool(optional=True), {}).target == "/issue/"
 
@@ -121,7 +121,7 @@ def test_the_connection_is_never_guessed() -> None:
             chosen_connection(call_of_rule(tool(), {"key": "a", "connection": text}), None)
 
 
-def test_a_malformed_connection_is_answered_with_those_of_the_key() -> None:
+def test_error_for_a_malformed_connection_lists_those_of_the_key() -> None:
     call = call_of_rule(tool(), {"key": "a", "connection": "c1"})
     with pytest.raises(UnfitArguments) as refused:
         chosen_connection(call, {"jira/c1": "Ada", "jira/c2": "", "slack/c1": ""})

@@ -49,7 +49,7 @@ def test_annotations_follow_the_method(methods: set[str]) -> None:
     assert hints["openWorldHint"] is True
 
 
-def test_a_list_for_reading_is_cheap() -> None:
+def test_tool_list_of_a_key_for_reading_costs_few_tokens() -> None:
     """A token has about four characters."""
     item = [parse_rule("GET /ex/jira/*/rest/api/3/search/jql as search_issues")]
     many = [
@@ -68,7 +68,7 @@ def test_a_search_returns_the_best_match_first() -> None:
     assert matching_tools(tools, "nothing") == []
 
 
-def test_a_search_counts_the_first_words() -> None:
+def test_a_search_uses_only_its_first_words() -> None:
     tools = tools_of([[parse_rule("GET /issue/*"), parse_rule("GET /user")]], {"a": ""})
     others = " ".join(f"w{number}" for number in range(MAX_WORDS - 1))
     assert [tool.name for tool in matching_tools(tools, f"{others} issue user")] == ["get_issue"]

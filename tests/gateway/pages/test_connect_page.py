@@ -87,7 +87,7 @@ async def test_url_without_its_cookie_shows_nothing(running: RunningGateway) -> 
         assert "refuses cookies" in await response.text()
 
 
-async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGateway) -> None:
+async def test_the_cookie_of_one_session_does_not_open_the_page_of_another(running: RunningGateway) -> None:
     url, _ = await open_connect_page(running)
     _, other = await open_connect_page(running)
     name = url.rpartition("/")[2]

@@ -100,7 +100,7 @@ def test_only_the_server_checks_the_pattern_of_a_field_with_a_prefix() -> None:
 
 
 @pytest.mark.parametrize("url", ["https://gw.example", "https://gw.example:443", "https://gw.example:443/base"])
-def test_a_form_is_recognized_as_own_where_the_public_url_has_the_default_port(url: str) -> None:
+def test_the_gateways_own_form_is_accepted_if_the_public_url_states_the_default_port(url: str) -> None:
     """Browsers omit the default port of the scheme in ``Origin``."""
     check_own_form(make_mocked_request("POST", "/connect", {"Origin": "https://gw.example"}), url)
     for other in ("https://gw.example:8443", "http://gw.example", "https://gw.example.evil.example"):

@@ -183,7 +183,7 @@ async def test_parent_continues_while_one_worker_serves() -> None:
     assert "workers_crash_looping" not in {entry["event"] for entry in logged}
 
 
-async def test_a_stop_does_not_wait_for_a_worker_that_is_due_later() -> None:
+async def test_a_stop_does_not_wait_for_a_replacement_worker_that_is_to_start_later() -> None:
     async with parent(first_pause_s=1000, max_pause_s=1000) as running:
         await running.wait_until_all_report()
         os.kill(running.places[1], signal.SIGKILL)
@@ -197,7 +197,7 @@ async def test_a_stop_does_not_wait_for_a_worker_that_is_due_later() -> None:
 
 
 @pytest.mark.parametrize(("place", "code"), [(0, 7), (1, 7), (1, 1)])
-async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: int) -> None:
+async def test_a_start_that_fails_ends_all_processes_with_its_exit_code(place: int, code: int) -> None:
     async with parent(f"if place == {place}: sys.exit({code})\n{SERVE}", count=3) as running:
         for _ in range(place + 1):
             await running.line()
@@ -205,7 +205,7 @@ async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: 
         assert await running.wait_for_end() == (code, [])
 
 
-async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
+async def test_a_first_worker_that_is_killed_at_the_start_ends_all_processes() -> None:
     async with parent("os.kill(os.getpid(), 9)") as running:
         _, _, pid, _ = await running.line()
         code, logged = await running.wait_for_end()
@@ -216,7 +216,7 @@ async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_while_the_parent_is_still_loading_ends_all_in_order(number: signal.Signals) -> None:
+async def test_a_signal_while_the_parent_is_still_loading_ends_all_processes_gracefully(number: signal.Signals) -> None:
     async with parent("obey()", signalled=number) as running:
         assert await running.wait_for_end() == (0, [])
 

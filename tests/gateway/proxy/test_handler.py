@@ -172,7 +172,7 @@ async def test_hop_by_hop_framing_and_gateway_fields_never_leave() -> None:
     assert provider.lines() == [f"Host: 127.0.0.1:{provider.port}", "Kept: 1", "Authorization: Bearer at-1"]
 
 
-async def test_a_minted_field_wins_over_the_plain_one_and_order_and_duplicates_stay() -> None:
+async def test_a_nango_proxy_field_replaces_the_plain_one_and_order_and_duplicates_stay() -> None:
     sent = ["A: 1", "Content-Type: text/plain", "b: x", "B: y", "Nango-Proxy-content-type: application/json", "A: 2"]
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         await gateway.call("/proxy/x", *sent)

@@ -45,7 +45,7 @@ def refusal(status: int, **headers: str) -> web.Response:
 
 
 @pytest.mark.parametrize("status", [302, 304, 401, 404, 500, 503])
-async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, status: int) -> None:
+async def test_a_first_page_that_fails_is_returned_as_without_paging(tmp_path: Path, status: int) -> None:
     def page(_request: web.Request) -> web.Response:
         return refusal(status, X_Mine="1") if status != 304 else web.Response(status=304, headers={"X-Mine": "1"})
 
@@ -147,7 +147,7 @@ async def test_the_retry_after_of_the_provider_is_waited_for(tmp_path: Path, at:
     assert [round(wait, 0) for wait in waits] == [2, 3, 1]
 
 
-async def test_on_later_pages_the_entrys_fields_count_too(tmp_path: Path, waits: list[float]) -> None:
+async def test_on_later_pages_the_entrys_retry_fields_count_too(tmp_path: Path, waits: list[float]) -> None:
     busy = refusal(403, X_Quota_Left="0", X_Wait="40")
     retry = {"remaining": "x-quota-left", "after": "x-wait"}
     async with paged(tmp_path, failing_page(1, busy), retry=retry) as paged_gateway:
@@ -263,7 +263,7 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
     assert [(exchange.status, exchange.error_code) for exchange in records] == [(200, "cut")]
 
 
-async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown(
+async def test_a_page_above_the_limit_is_refused_and_a_decompression_bomb_is_not_expanded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "PAGE_BYTES", 2000)
@@ -299,7 +299,7 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path, form: str)
     assert "cursor" not in response.trailer
 
 
-async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> None:
+async def test_a_link_to_an_origin_that_the_entry_names_is_followed(tmp_path: Path) -> None:
     async with serving(lambda _request: web.json_response({"items": [{"n": 2}]})) as elsewhere:
 
         def page(_request: web.Request) -> web.Response:
@@ -333,7 +333,7 @@ async def test_a_provider_that_ignores_the_offset_is_noticed_before_a_record_com
 
 
 @pytest.mark.parametrize("how", ["ended", "expired"])
-async def test_a_token_that_ends_meanwhile_is_renewed(
+async def test_a_token_that_expires_during_a_list_is_refreshed(
     tracker: Tracker, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker.refusal = 401
@@ -375,7 +375,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Path) -> None:
+async def test_deleting_the_connection_ends_a_list_in_progress(tmp_path: Path) -> None:
     gateways: list[PagedGateway] = []
 
     async def page(request: web.Request) -> web.StreamResponse:

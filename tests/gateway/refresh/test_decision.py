@@ -31,13 +31,13 @@ POSSIBLE = [facts for facts in ALL if possible(facts)]
 CLAIMS = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST}
 
 
-def test_each_combination_has_a_step() -> None:
+def test_each_combination_of_facts_has_a_next_step() -> None:
     assert len(POSSIBLE) > 100
     assert {next_step(facts) for facts in ALL} == set(RefreshStep)
 
 
 @pytest.mark.parametrize("rule", TABLE, ids=lambda rule: f"{TABLE.index(rule)}-{rule.step}")
-def test_each_row_decides_something(rule: object) -> None:
+def test_each_row_of_the_decision_table_is_reached(rule: object) -> None:
     assert any(next(row for row in TABLE if matches(row, facts)) is rule for facts in POSSIBLE)
 
 

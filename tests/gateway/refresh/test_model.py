@@ -98,7 +98,7 @@ def while_others_reconcile(facts: Facts) -> RefreshStep:
     ],
     ids=["confirmations not waited for", "claimed meanwhile", "claims not restored", "journal not read"],
 )
-def test_a_wrong_rule_after_a_failover_is_found(model: Model, kills: int) -> None:
+def test_the_model_finds_a_wrong_rule_for_a_failover(model: Model, kills: int) -> None:
     _, findings = explore(model, machines=2, kills=kills, pauses=0, cuts=0, failovers=1)
     assert SPENT in {finding.what for finding in findings}
 
@@ -130,7 +130,7 @@ def held_by_another_machine(facts: Facts) -> bool:
 
 
 @pytest.mark.parametrize("rule", [lambda _facts: False, held_by_another_machine], ids=["never", "by the holder"])
-def test_intent_that_is_closed_too_early_is_found(rule: Callable[[Facts], bool]) -> None:
+def test_the_model_finds_an_intent_that_is_closed_too_early(rule: Callable[[Facts], bool]) -> None:
     model = Model(rotates=False, revokes=False, keeps_intent=rule)
     _, findings = explore(model, machines=2, kills=2, pauses=0, cuts=0)
     assert UNUSED in {finding.what for finding in findings}
@@ -146,7 +146,7 @@ def test_intent_that_is_closed_too_early_is_found(rule: Callable[[Facts], bool])
         (journal_not_read_after_the_report, UNUSED),
     ],
 )
-def test_a_wrong_table_is_found(change: Callable[[Facts, RefreshStep], RefreshStep], what: str) -> None:
+def test_the_model_finds_a_wrong_decision_table(change: Callable[[Facts, RefreshStep], RefreshStep], what: str) -> None:
     model = Model(decide=lambda facts: change(facts, next_step(facts)))
     _, findings = explore(model, machines=2, kills=2, pauses=1, cuts=0)
     assert what in {finding.what for finding in findings}

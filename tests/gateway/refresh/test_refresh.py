@@ -130,7 +130,7 @@ def last_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "LAST_STRETCH", timedelta(seconds=PATIENCE_S))
 
 
-async def test_request_waits_for_the_refresh_in_the_last_stretch(
+async def test_request_waits_for_the_refresh_just_before_the_expiry(
     running: RunningGateway, tracker: Tracker, advance_clock: Any, last_stretch: None
 ) -> None:
     await running.import_connection(tracker.grant())

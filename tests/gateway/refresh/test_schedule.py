@@ -67,7 +67,7 @@ def test_token_without_expiry_has_no_window() -> None:
 
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
-def test_last_stretch_is_in_the_window_and_lasts_about_a_second_at_most(lifetime: float, uid: str) -> None:
+def test_calls_wait_at_most_in_the_last_second_of_the_refresh_window(lifetime: float, uid: str) -> None:
     connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
     last, due = last_from(connection, provider()), refresh_from(connection, provider())
     assert last is not None

@@ -57,7 +57,7 @@ async def test_a_code_expires_after_a_minute(application: Application, monkeypat
     assert (await application.redeem(code))[1]["error"] == "invalid_grant"
 
 
-async def test_refresh_rotates_and_a_replay_revokes_the_whole_family(application: Application) -> None:
+async def test_refresh_rotates_and_a_replay_revokes_the_whole_grant(application: Application) -> None:
     first = await application.connect()
     status, second = await application.refresh(first["refresh_token"])
     assert status == 200

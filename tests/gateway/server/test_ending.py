@@ -56,7 +56,9 @@ async def test_second_head_has_the_same_time_limit(quick_server: Served) -> None
         assert await client.until_closed() == b""
 
 
-async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick_server: Served) -> None:
+async def test_time_limit_for_a_head_does_not_apply_to_a_slow_handler_or_an_idle_connection(
+    quick_server: Served,
+) -> None:
     async with dial(quick_server.port) as client:
         client.send(get(b"/wait"))
         await wait_for_handler(quick_server)

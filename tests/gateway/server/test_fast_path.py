@@ -125,7 +125,7 @@ async def test_connection_that_is_sealed_in_memory_is_opened_on_the_fast_path(tm
         pytest.param(b"Provider_Config_Key: other\r\nConnection-Id: c2\r\n", id="two connections"),
     ],
 )
-async def test_requests_with_further_options_use_the_chain(tmp_path: Path, more: bytes) -> None:
+async def test_requests_with_options_that_only_the_chain_supports_use_the_chain(tmp_path: Path, more: bytes) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:

@@ -106,7 +106,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 0)
 
 
-async def test_a_caller_that_still_reads_what_the_system_holds_is_not_cut(
+async def test_a_caller_that_still_reads_from_the_socket_buffer_is_not_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller reads for 120 s in which the gateway sends no byte, and then stops."""

@@ -96,7 +96,7 @@ SAD = [
 
 
 @pytest.mark.parametrize(("headers", "integration", "status", "code"), SAD)
-async def test_each_wrong_request_is_reported_apart(
+async def test_each_mistake_in_a_proxied_request_has_its_own_error_code(
     several_providers: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
 ) -> None:
     async with several_providers.call_proxy("c1", integration=integration, headers=headers) as response:
@@ -116,14 +116,14 @@ async def test_a_body_that_the_provider_cuts_never_ends_cleanly(several_provider
             await response.read()
 
 
-async def test_the_tokens_schemes_are_those_that_clients_send(several_providers: RunningGateway) -> None:
+async def test_bearer_and_token_are_accepted_as_schemes_in_any_case(several_providers: RunningGateway) -> None:
     for scheme in ("Bearer", "bearer", "token", "TOKEN"):
         headers = {"Authorization": f"{scheme} sk-test-0123456789abcdef"}
         async with several_providers.http.get(f"{several_providers.url}/providers/jira", headers=headers) as response:
             assert response.status == 200
 
 
-async def test_unknown_urls_and_methods_have_our_shape(several_providers: RunningGateway) -> None:
+async def test_unknown_urls_and_methods_get_the_gateways_error_format(several_providers: RunningGateway) -> None:
     for method, path, status, code in [
         ("GET", "/nowhere", 404, "not_found"),
         ("GET", "/proxyfoo", 404, "not_found"),

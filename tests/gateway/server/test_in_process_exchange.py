@@ -174,7 +174,7 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
     )
 
 
-async def test_it_is_recorded_as_one_call_with_the_request_id(gateway: AgentGateway) -> None:
+async def test_a_tool_call_is_recorded_as_one_call_with_the_request_id(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES)
     records: list[ExchangeRecord] = []
     gateway.running.runtime.call_queue.record = records.append  # type: ignore[method-assign]

@@ -295,7 +295,7 @@ def test_a_trace_that_another_field_replaces_is_not_remembered(minted: str) -> N
 
 
 @pytest.mark.parametrize("lines", [("X-Request-Id:a", "X-Request-Id: %s"), ("b3:\ta", "b3: %s", "b3: b")])
-def test_equal_lines_of_which_one_is_spelled_otherwise_keep_their_order(lines: Sequence[str]) -> None:
+def test_repeated_lines_in_different_spelling_keep_their_order(lines: Sequence[str]) -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
     remember_head(heads, lines_of("Connection-Id: c1", *(line.replace("%s", "a") for line in lines)))
     second = lines_of("Connection-Id: c1", *(line.replace("%s", "c") for line in lines))
@@ -304,7 +304,7 @@ def test_equal_lines_of_which_one_is_spelled_otherwise_keep_their_order(lines: S
     assert found is None or meaning(found, NONE) == meaning(fresh, NONE)
 
 
-def test_a_value_that_looks_like_another_head_is_another_head() -> None:
+def test_a_value_with_line_breaks_is_not_mistaken_for_a_known_head() -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
     remember_head(heads, lines_of("Connection-Id: c1", "Accept: a", "b3: 1", "X-Last: z"))
     for value in ("ab3\r\nX-Last: z", "a\r\nb3:1\r\nX-Last: z", "a\r\nb3: 1 \r\nX-Last: z", "a\r\nB3: 1\r\nX-Last: z"):
@@ -334,7 +334,7 @@ def test_defaults_are_those_of_the_entry_and_the_head() -> None:
         )
 
 
-def test_outgoing_forms_are_bounded() -> None:
+def test_remembered_forms_of_a_head_are_limited() -> None:
     found = read(lines_of("Connection-Id: c1", "Accept: */*"))
     assert found is not None
     for number in range(100):

@@ -108,7 +108,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "status", "code"), REFUSED)
-async def test_is_refused_with_a_complete_json_error(server: Served, data: bytes, status: int, code: str) -> None:
+async def test_malformed_request_is_refused_with_a_complete_json_error(
+    server: Served, data: bytes, status: int, code: str
+) -> None:
     response = parsed(await exchange(server.port, data))
     assert response.line.startswith("HTTP/1.1 ")
     assert (response.status, response.error["code"]) == (status, code)
@@ -190,7 +192,7 @@ async def test_the_refusal_reaches_a_client_that_is_still_sending(server: Served
         assert parsed(await client.until_closed()).status == 400
 
 
-async def test_a_crash_outside_every_chain_has_our_shape_too() -> None:
+async def test_a_crash_outside_every_chain_is_returned_in_the_gateways_error_format() -> None:
     async def crash(_request: web.Request) -> web.Response:
         raise RuntimeError("Bearer very-secret-token")
 

@@ -148,7 +148,7 @@ def test_an_import_of_other_names_loads_the_whole_package() -> None:
     )
 
 
-def test_package_has_no_unknown_names() -> None:
+def test_package_lacks_a_name_that_does_not_exist() -> None:
     code = "import sqlalchemy.ext.asyncio as package; print(hasattr(package, 'no_such_thing'))"
     assert output_of_code(START + code) == "False"
 
@@ -165,8 +165,8 @@ def test_the_client_session_can_be_imported_in_every_form(use: str) -> None:
     assert output_of_code(WEB + use) == "aiohttp.client"
 
 
-def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None:
-    (tmp_path / "answer.json").write_text("{}")
+def test_content_type_is_parsed_and_a_file_response_is_built(tmp_path: Path) -> None:
+    (tmp_path / "response.json").write_text("{}")
     use = (
         "from aiohttp import web; from aiohttp.helpers import parse_content_type; "
         f"file = web.FileResponse({str(tmp_path / 'response.json')!r}); "

@@ -33,7 +33,7 @@ async def test_import_keeps_dates_state_and_failure_and_the_history_begins_with_
     ]
 
 
-async def test_without_a_history_it_is_active_as_of_now(store: Store) -> None:
+async def test_connection_imported_without_a_history_is_active_since_the_import(store: Store) -> None:
     arrived = await store.connections.put_moved(new(REF), ImportedHistory(), replaces=False, now=NOW)
     assert arrived is not None
     assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED_IN, NOW)

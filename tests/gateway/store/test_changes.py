@@ -103,7 +103,7 @@ async def test_refresh_that_changes_the_state_is_reported_like_other_changes(sto
     assert (await store.changes.read_since(at))[1] == {REF: None}
 
 
-def test_an_unseen_transaction_id_is_missing_until_it_is_read() -> None:
+def test_a_skipped_change_id_is_missing_until_it_is_read() -> None:
     at = LogPosition(4).read([6, 8])
     assert (at.last_id, set(at.missing)) == (8, {5, 7})
     assert set(at.read([5, 9]).missing) == {7}

@@ -77,7 +77,7 @@ async def test_unknown_owner_may_be_a_running_process_of_another_machine(journal
     assert await holder_of(holders(None, NONE), owner) is Holder.ELSEWHERE
 
 
-async def test_a_machine_without_a_journal_has_an_empty_name(journal_folder: Path) -> None:
+async def test_owner_on_a_machine_without_a_journal_is_recognized_by_its_empty_name(journal_folder: Path) -> None:
     without = holders(None, NONE)
     owner = await without.new_owner()
     assert await holder_of(without, owner) is Holder.HERE_ENDED
@@ -87,7 +87,7 @@ async def test_a_machine_without_a_journal_has_an_empty_name(journal_folder: Pat
 
 
 @pytest.mark.parametrize("owner", ["killed", "ab12.x", "local.ab12.x"])
-async def test_with_a_file_as_database_there_is_no_other_machine(journal_folder: Path, owner: str) -> None:
+async def test_with_sqlite_every_owner_counts_as_a_process_of_this_machine(journal_folder: Path, owner: str) -> None:
     assert await holder_of(holders(journal_folder, ONLY), owner) is Holder.HERE_ENDED
 
 

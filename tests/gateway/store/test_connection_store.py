@@ -109,7 +109,7 @@ async def test_one_of_500_claims_succeeds(open_test_store: StoreOpener) -> None:
     assert sum(won) == 1
 
 
-async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
+async def test_a_lease_ends_when_its_holder_releases_it_or_its_time_is_over(store: Store) -> None:
     lease = store.refreshes.lease_refresh
     await store.connections.put(new(), now=NOW)
     assert await lease(REF, owner="a", ttl=TTL)
@@ -293,7 +293,7 @@ async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None
     assert saved.failure is None
 
 
-async def test_putting_forgets_the_failure(store: Store) -> None:
+async def test_a_new_credential_clears_the_failure(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     await store.refreshes.record_failure(REF, owner="a", version=1, failure=FAILURE)

@@ -61,7 +61,7 @@ async def test_no_refresh_statement_scans_a_table(store: Store, monkeypatch: pyt
 
 @sqlite_only
 @pytest.mark.parametrize("of_one", [False, True])
-async def test_connections_in_trouble_are_found_by_the_index_of_those(store: Store, of_one: bool) -> None:
+async def test_connections_in_trouble_are_found_by_their_index(store: Store, of_one: bool) -> None:
     """The query reads neither the active connections nor those of other integrations."""
     await store.connections.put(new(), now=NOW)
     wanted = ListFilter(in_trouble=True, integration_ids=("github",) if of_one else ())

@@ -50,7 +50,7 @@ async def test_oauth_connect_shows_a_browser_the_confirmation(page: Any, site: C
     await assert_page_accessible(page, "confirm")
 
 
-async def test_scopes_open_by_keyboard(page: Any, site: ConnectSite) -> None:
+async def test_scopes_can_be_shown_by_keyboard(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(**OAUTH))
     scope = page.locator("code", has_text="write:sandbox-work")
     assert not await scope.is_visible()

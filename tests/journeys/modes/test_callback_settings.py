@@ -101,7 +101,9 @@ async def test_an_outage_of_the_account_endpoint_loses_no_token(fake_provider: F
     assert await realm(gateway) == "7 t1"
 
 
-async def test_an_account_that_the_scopes_do_not_open_is_not_checked(fake_provider: FakeProvider, start: Any) -> None:
+async def test_account_is_not_checked_without_the_scope_that_reading_it_needs(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     """With only the payments scope, a QuickBooks token can access no company."""
     quickbooks = QuickbooksLikeProvider(fake_provider)
     quickbooks.accessible.clear()

@@ -117,7 +117,9 @@ async def test_an_imported_token_is_used_until_its_expiry(
 
 
 @pytest.mark.parametrize("missing", ["client_id", "client_secret"])
-async def test_half_a_client_is_refused_by_name(fake_provider: FakeProvider, start: Any, missing: str) -> None:
+async def test_error_names_the_missing_half_of_client_id_and_secret(
+    fake_provider: FakeProvider, start: Any, missing: str
+) -> None:
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     half = {name: text for name, text in CLIENT.items() if name != missing}
     response = await import_connection(gateway, credentials=half, expect=400)

@@ -158,7 +158,9 @@ async def test_a_wrong_key_is_reported_to_the_end_user(fake_provider: FakeProvid
     assert "no such key" in response["error"]["message"]
 
 
-async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(fake_provider: FakeProvider, start: Any) -> None:
+async def test_incomplete_and_refused_client_credentials_have_their_own_codes(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     async def token(_: web.Request) -> web.Response:
         return web.json_response({"error": "invalid_client"}, status=401)
 

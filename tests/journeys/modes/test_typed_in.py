@@ -54,7 +54,7 @@ WSSE = re.compile(
 )
 
 
-def test_the_digest_of_the_published_example() -> None:
+def test_digest_equals_the_published_example() -> None:
     """The example of the Atom Authentication article (2003): nonce, time and password. Its digest is computed from
     binary values.
     """

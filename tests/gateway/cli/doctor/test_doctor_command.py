@@ -60,7 +60,7 @@ async def test_connections_whose_integration_was_removed_or_has_another_provider
     assert "'tracker' again" in found["fix"]
 
 
-async def test_it_reports_a_journal_that_cannot_be_written(
+async def test_doctor_reports_a_journal_that_it_cannot_write(
     config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse_permission(*_: object) -> None:
@@ -72,7 +72,7 @@ async def test_it_reports_a_journal_that_cannot_be_written(
     assert "Permission denied" in warning["message"]
 
 
-async def test_doctor_prints_readable_text_too(config_file: ConfigFile) -> None:
+async def test_doctor_prints_text_for_people_without_json(config_file: ConfigFile) -> None:
     config_file.write()
     ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(config_file.file)])
     assert "\nok    public URL      " in ran.stdout
@@ -123,7 +123,7 @@ async def test_a_check_for_damage_that_takes_long_is_ended(
     assert any("the check for damage stopped" in item["message"] for item in result.of("store"))
 
 
-async def test_postgresql_is_examined_too(
+async def test_doctor_checks_a_postgresql_database(
     config_only: ConfigFile, database: str, postgres_server: PostgresServer
 ) -> None:
     config_only.document["store"]["url"] = database
@@ -188,7 +188,7 @@ async def test_a_file_without_a_secret_may_be_read_by_anybody(config_only: Confi
 
 
 @pytest.mark.parametrize(("variable", "colored"), [("", True), ("1", False)])
-def test_colors_are_left_out_as_no_color_asks(
+def test_no_color_variable_turns_colors_off(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, colored: bool
 ) -> None:
     monkeypatch.setenv("NO_COLOR", variable)

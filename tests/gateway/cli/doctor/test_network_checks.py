@@ -68,7 +68,7 @@ async def test_certificate_of_the_public_url_is_checked(
     assert trusted or "certificate that is not trusted" in found["message"]
 
 
-async def test_another_gateway_is_reported_from_this_one(config_file: ConfigFile, tmp_path: Path) -> None:
+async def test_another_gateway_at_the_public_url_is_reported(config_file: ConfigFile, tmp_path: Path) -> None:
     """Another gateway responds, such as a demo on the same port, with another encryption key."""
     elsewhere = document([])
     elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
@@ -90,7 +90,7 @@ async def test_another_gateway_is_reported_from_this_one(config_file: ConfigFile
     assert "reaches another gateway" in public["message"]
 
 
-async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(config_file: ConfigFile) -> None:
+async def test_a_gateway_is_recognized_after_its_first_encryption_key_was_replaced(config_file: ConfigFile) -> None:
     keys = config_file.document["store"]["encryption_keys"]
     config_file.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", *keys]
     result = await config_file.report()

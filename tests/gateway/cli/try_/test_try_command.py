@@ -160,7 +160,9 @@ async def test_an_integration_without_a_connection_gets_a_link_to_make_one(
     assert f"{running_target.gateway.url}/connect?session_token=" in result.stderr
 
 
-async def test_a_setting_in_the_path_is_the_connections(running_target: PagedGateway, try_command: Try) -> None:
+async def test_placeholder_in_the_path_is_filled_with_a_setting_of_the_connection(
+    running_target: PagedGateway, try_command: Try
+) -> None:
     body = {"provider_config_key": "tracker", "connection_id": "c3", "connection_config": {"site": "s-1"}}
     await running_target.gateway.json(
         "POST", "/connections", json={**body, "credentials": {"type": "API_KEY", "apiKey": KEY}}, expect=201

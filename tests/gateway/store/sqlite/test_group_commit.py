@@ -248,7 +248,7 @@ async def test_cancelling_a_write_cancels_no_other_write(store: Store, alone: bo
     assert await environment_names(store) == ({"b"} if alone else {"a", "b"})
 
 
-async def test_cancelling_a_write_in_before_cancels_no_other_write(store: Store) -> None:
+async def test_cancelling_a_write_before_it_begins_cancels_no_other_write(store: Store) -> None:
     async def raise_cancelled() -> None:
         raise asyncio.CancelledError
 
@@ -297,7 +297,9 @@ async def test_full_disk_fails_only_writes_that_do_not_fit(store: Store) -> None
     assert "disk is full" in str(second)
 
 
-async def test_all_seal_under_the_key_that_another_process_made_meanwhile(open_test_store: StoreOpener) -> None:
+async def test_waiting_writes_seal_under_a_key_that_another_process_made_meanwhile(
+    open_test_store: StoreOpener,
+) -> None:
     this_node, other_node = await open_test_store(), await open_test_store()
     old, _ = await this_node.connections.put(new(), now=NOW)
     async with hold_writes(this_node) as tasks:

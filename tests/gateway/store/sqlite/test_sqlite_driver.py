@@ -49,7 +49,7 @@ async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
 
 
 @sqlite_only
-async def test_reading_a_connection_is_one_trip(store: Store, round_trips: list[Any]) -> None:
+async def test_reading_a_connection_takes_one_round_trip(store: Store, round_trips: list[Any]) -> None:
     await store.connections.put(new(), now=NOW)
     assert await store.connections.get(REF)  # opens the connection to the database
     before = len(round_trips)
@@ -57,7 +57,9 @@ async def test_reading_a_connection_is_one_trip(store: Store, round_trips: list[
     assert len(round_trips) - before == 1
 
 
-async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines, round_trips: list[Any]) -> None:
+async def test_a_write_takes_a_round_trip_for_each_statement_and_one_for_the_commit(
+    engines: Engines, round_trips: list[Any]
+) -> None:
     async with engines.writer.begin() as db:
         for name in ("a", "b"):
             made = await db.execute(text("INSERT INTO things (name) VALUES (:name) RETURNING id"), {"name": name})
@@ -84,7 +86,7 @@ async def test_claim_and_refresh_without_state_change_need_one_round_trip_each(
         assert (claimed - before, len(round_trips) - claimed) == (1, 1)
 
 
-async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, round_trips: list[Any]) -> None:
+async def test_commit_shares_the_round_trip_of_the_last_statement(engines: Engines, round_trips: list[Any]) -> None:
     before = len(round_trips)
     async with engines.writer.begin() as db:
         await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": "a"})
@@ -109,7 +111,9 @@ async def names(engines: Engines) -> list[str]:
         return list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars())
 
 
-async def test_statements_without_code_between_them_are_one_trip(engines: Engines, round_trips: list[Any]) -> None:
+async def test_statements_without_code_between_them_take_one_round_trip(
+    engines: Engines, round_trips: list[Any]
+) -> None:
     assert await run_all(engines, (UPDATE, [1]), (INSERT, ["too early"])) is None, "the first statement changed no row"
     before = len(round_trips)
     assert await run_all(engines, (INSERT, ["a"])) == (1,)
