@@ -85,7 +85,9 @@ async def status(running: RunningGateway, **options: Any) -> int:
 # ── For each part, one test that its work survives.
 
 
-async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_running_refresh_ends_once_and_is_stored_despite_a_reload(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
     tracker.ttl_s = 0.001
     await event_gateway.import_connection(tracker.grant())
     tracker.ttl_s = 3600
@@ -107,7 +109,7 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
     await wait_until(lambda: not list(runtime.retired))
 
 
-async def test_a_refresh_in_the_queue_keeps_its_turn(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_a_queued_refresh_keeps_its_place_at_a_reload(event_gateway: RunningGateway, tracker: Tracker) -> None:
     await event_gateway.import_connection(tracker.grant())
     runtime, row = event_gateway.runtime, await event_gateway.runtime.store.connections.get(C1)
     assert row is not None
@@ -121,7 +123,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(event_gateway: RunningGatew
     assert (await asyncio.wait_for(task, PATIENCE_S)).version == 2
 
 
-async def test_cached_connection_stays_in_memory(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_cached_connection_stays_in_memory_at_a_reload(event_gateway: RunningGateway, tracker: Tracker) -> None:
     await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     live = event_gateway.runtime.live
@@ -144,7 +146,7 @@ async def test_change_by_another_process_is_noticed_after_a_reload(
     await wait_until(lambda: event_gateway.runtime.live.entry_count == 0)
 
 
-async def test_waiting_browser_window_gets_its_result(event_gateway: RunningGateway) -> None:
+async def test_waiting_browser_window_gets_its_result_after_a_reload(event_gateway: RunningGateway) -> None:
     outcomes = event_gateway.runtime.outcomes
     with outcomes.waiter("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
         await reload_gateway(event_gateway)
@@ -156,7 +158,7 @@ async def test_waiting_browser_window_gets_its_result(event_gateway: RunningGate
         assert await asyncio.wait_for(window.outcome, PATIENCE_S) == outcome
 
 
-async def test_retried_and_running_deliveries_arrive_once(
+async def test_retried_and_running_deliveries_arrive_once_despite_a_reload(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.hold.clear()
@@ -181,7 +183,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     assert receiver.events() == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
 
-async def test_pending_deliveries_stay_counted(
+async def test_pending_deliveries_stay_counted_after_a_reload(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.hold.clear()
@@ -195,7 +197,7 @@ async def test_pending_deliveries_stay_counted(
     assert [item.pending for item in keeper.backlog] == [1]
 
 
-async def test_audit_log_continues_in_one_chain(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_audit_log_continues_in_one_chain_after_a_reload(event_gateway: RunningGateway, tracker: Tracker) -> None:
     await event_gateway.import_connection(tracker.grant())
     keeper = event_gateway.runtime.audit_keeper
     await keeper.run_once()
@@ -207,7 +209,9 @@ async def test_audit_log_continues_in_one_chain(event_gateway: RunningGateway, t
     assert (await event_gateway.runtime.store.audit.chain_end()).sequence > before.sequence
 
 
-async def test_an_open_breaker_stays_open_under_other_limits(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_an_open_circuit_breaker_stays_open_after_a_reload_with_other_limits(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
     await event_gateway.import_connection(tracker.grant())
     parts = urlsplit(tracker.url)
     gate = event_gateway.runtime.egress_limits.for_origin(("http", str(parts.hostname), parts.port or 0))
@@ -225,7 +229,9 @@ async def test_an_open_breaker_stays_open_under_other_limits(event_gateway: Runn
     assert tracker.calls["api"] == calls
 
 
-async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(event_gateway: RunningGateway) -> None:
+async def test_outstanding_calls_stay_counted_and_a_waiting_call_starts_after_a_reload(
+    event_gateway: RunningGateway,
+) -> None:
     event_gateway.document["egress"]["limits"] = {"outstanding": 1}
     await event_gateway.restart()
     gate = event_gateway.runtime.egress_limits.for_origin(("http", "127.0.0.1", 1))
@@ -243,7 +249,7 @@ async def mint_key(running: RunningGateway, name: str, **limits: Any) -> dict[st
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
-async def test_rate_limit_continues_counting(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_rate_limit_continues_counting_after_a_reload(event_gateway: RunningGateway, tracker: Tracker) -> None:
     await event_gateway.import_connection(tracker.grant())
     headers = await mint_key(event_gateway, "slow", rate=2)
     assert await status(event_gateway, headers=headers) == 200
@@ -251,7 +257,7 @@ async def test_rate_limit_continues_counting(event_gateway: RunningGateway, trac
     assert [await status(event_gateway, headers=headers) for _ in range(2)] == [200, 429]
 
 
-async def test_budget_keeps_its_reservations_and_is_never_exceeded(
+async def test_budget_keeps_its_reservations_at_a_reload_and_is_never_exceeded(
     event_gateway: RunningGateway, tracker: Tracker
 ) -> None:
     await event_gateway.import_connection(tracker.grant())
@@ -261,7 +267,7 @@ async def test_budget_keeps_its_reservations_and_is_never_exceeded(
     assert [await status(event_gateway, headers=headers) for _ in range(60)] == [200] * 59 + [403]
 
 
-async def test_sessions_of_a_minute_stay_counted(event_gateway: RunningGateway) -> None:
+async def test_new_sessions_of_the_minute_stay_counted_after_a_reload(event_gateway: RunningGateway) -> None:
     event_gateway.document["connect"] = {"sessions_per_minute": 2}
     await event_gateway.restart()
     await event_gateway.session_token()
@@ -273,7 +279,7 @@ async def test_sessions_of_a_minute_stay_counted(event_gateway: RunningGateway) 
         assert response.status == 429
 
 
-async def test_authorization_in_progress_creates_its_connection(
+async def test_authorization_in_progress_creates_its_connection_after_a_reload(
     event_gateway: RunningGateway, tracker: Tracker
 ) -> None:
     url = f"{event_gateway.url}/oauth/connect/tracker?connect_session_token={await event_gateway.session_token()}"
@@ -291,7 +297,7 @@ async def test_authorization_in_progress_creates_its_connection(
     assert len((await event_gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_connect_link_is_not_created_again(event_gateway: RunningGateway) -> None:
+async def test_connect_link_is_not_created_again_after_a_reload(event_gateway: RunningGateway) -> None:
     event_gateway.document["environments"]["dev"]["connect_links_in_errors"] = True
     await event_gateway.restart()
 
@@ -305,7 +311,7 @@ async def test_connect_link_is_not_created_again(event_gateway: RunningGateway) 
     assert await link() == first
 
 
-async def test_running_deletion_completes(
+async def test_running_deletion_completes_after_a_reload(
     event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await event_gateway.import_connection(tracker.grant())
@@ -332,7 +338,7 @@ async def test_running_deletion_completes(
     await closing
 
 
-async def test_an_integration_that_is_being_deleted_is_deleted_once(
+async def test_running_deletion_of_an_integration_is_not_repeated_after_a_reload(
     event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create_integration(event_gateway)
@@ -369,7 +375,7 @@ async def test_an_integration_made_through_the_api_stays_and_changes_for_all_gen
     assert not before.integrations.has("dev", "made"), "a request that began before the deletion also sees the deletion"
 
 
-async def test_counters_continue(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_metrics_counters_continue_after_a_reload(event_gateway: RunningGateway, tracker: Tracker) -> None:
     await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     await reload_gateway(event_gateway)
@@ -382,7 +388,9 @@ async def test_counters_continue(event_gateway: RunningGateway, tracker: Tracker
     assert list(counted.values()) == [2]
 
 
-async def test_records_that_wait_to_be_written_are_written(event_gateway: RunningGateway, tracker: Tracker) -> None:
+async def test_records_that_wait_to_be_written_are_written_after_a_reload(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
     await event_gateway.import_connection(tracker.grant())
     async with event_gateway.call_proxy("c1") as response:
         request_id = response.headers[REQUEST_ID_FIELD]
@@ -396,7 +404,7 @@ async def test_records_that_wait_to_be_written_are_written(event_gateway: Runnin
     assert [item.operation.connection_id for item in written] == ["c1"]
 
 
-async def test_page_memory_stays_reserved(event_gateway: RunningGateway) -> None:
+async def test_page_memory_stays_reserved_at_a_reload(event_gateway: RunningGateway) -> None:
     memory = event_gateway.runtime.page_memory
     reservation = await memory.reserve("dev", 1000, 0)
     event_gateway.document["egress"]["page_memory_bytes"] = 64 << 20
@@ -406,7 +414,7 @@ async def test_page_memory_stays_reserved(event_gateway: RunningGateway) -> None
     assert memory.reserved == 0
 
 
-async def test_invalid_keys_stay_counted(event_gateway: RunningGateway) -> None:
+async def test_invalid_keys_stay_counted_after_a_reload(event_gateway: RunningGateway) -> None:
     async def guess_key() -> int:
         async with event_gateway.http.get(
             f"{event_gateway.url}/connections", headers={"Authorization": "Bearer x"}
@@ -418,7 +426,7 @@ async def test_invalid_keys_stay_counted(event_gateway: RunningGateway) -> None:
     assert await guess_key() == 429
 
 
-async def test_refusals_stay_counted(event_gateway: RunningGateway) -> None:
+async def test_logged_refusals_stay_counted_after_a_reload(event_gateway: RunningGateway) -> None:
     refusals = event_gateway.runtime.refusal_log
     with structlog.testing.capture_logs() as logged:
         for _ in range(MAX_LINES):
@@ -438,7 +446,7 @@ async def test_measured_event_loop_lag_survives_a_reload(event_gateway: RunningG
     assert lag.longest_s >= before
 
 
-async def test_announced_stop_stays_announced(event_gateway: RunningGateway) -> None:
+async def test_announced_stop_stays_announced_after_a_reload(event_gateway: RunningGateway) -> None:
     event_gateway.runtime.serving = False
     await reload_gateway(event_gateway)
     async with event_gateway.http.get(f"{event_gateway.url}/ready") as response:
@@ -465,7 +473,9 @@ async def test_a_reload_keeps_the_store_and_its_start_time(event_gateway: Runnin
     await runtime.store.ping()
 
 
-async def test_spans_that_wait_are_exported(event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spans_that_wait_are_exported_after_a_reload(
+    event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1000000")  # export only when the test requests it
     async with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
@@ -481,7 +491,7 @@ async def test_spans_that_wait_are_exported(event_gateway: RunningGateway, monke
     await event_gateway.start()
 
 
-async def test_running_completion_ends(
+async def test_running_completion_of_a_session_ends_after_a_reload(
     event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await create_session(event_gateway, **WITH_CHALLENGE)
@@ -498,7 +508,7 @@ async def test_running_completion_ends(
     await closing
 
 
-async def test_typed_credential_that_is_being_stored_is_stored(
+async def test_typed_credential_that_is_being_saved_is_stored_despite_a_reload(
     event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await declare_key_integration(event_gateway, tracker)
@@ -517,7 +527,7 @@ async def test_typed_credential_that_is_being_stored_is_stored(
     await closing
 
 
-async def test_public_keys_of_providers_stay_cached(event_gateway: RunningGateway) -> None:
+async def test_public_keys_of_providers_stay_cached_at_a_reload(event_gateway: RunningGateway) -> None:
     keys = event_gateway.runtime.webhook_keys
     known = FetchedKeys(clock.monotonic(), {"k": "pem"})
     keys._cached["digest"] = known
@@ -529,34 +539,34 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 SURVIVES: Final[dict[str, Test]] = {
     "started_at": test_a_reload_keeps_the_store_and_its_start_time,
     "store": test_a_reload_keeps_the_store_and_its_start_time,
-    "minted": test_budget_keeps_its_reservations_and_is_never_exceeded,
+    "minted": test_budget_keeps_its_reservations_at_a_reload_and_is_never_exceeded,
     "managed": test_an_integration_made_through_the_api_stays_and_changes_for_all_generations,
-    "egress_limits": test_an_open_breaker_stays_open_under_other_limits,
-    "retired": test_running_refresh_ends_once_and_is_stored,
-    "page_memory": test_page_memory_stays_reserved,
-    "metrics": test_counters_continue,
-    "call_queue": test_records_that_wait_to_be_written_are_written,
-    "tracing": test_spans_that_wait_are_exported,
+    "egress_limits": test_an_open_circuit_breaker_stays_open_after_a_reload_with_other_limits,
+    "retired": test_running_refresh_ends_once_and_is_stored_despite_a_reload,
+    "page_memory": test_page_memory_stays_reserved_at_a_reload,
+    "metrics": test_metrics_counters_continue_after_a_reload,
+    "call_queue": test_records_that_wait_to_be_written_are_written_after_a_reload,
+    "tracing": test_spans_that_wait_are_exported_after_a_reload,
     "loop_lag": test_measured_event_loop_lag_survives_a_reload,
-    "invalid_keys": test_invalid_keys_stay_counted,
-    "refusal_log": test_refusals_stay_counted,
-    "journals": test_running_refresh_ends_once_and_is_stored,
-    "refresher": test_a_refresh_in_the_queue_keeps_its_turn,
-    "live": test_cached_connection_stays_in_memory,
-    "sessions": test_sessions_of_a_minute_stay_counted,
-    "outcomes": test_waiting_browser_window_gets_its_result,
-    "flows": test_authorization_in_progress_creates_its_connection,
-    "links": test_connect_link_is_not_created_again,
-    "deleter": test_running_deletion_completes,
-    "session_connections": test_running_completion_ends,
-    "typed_credentials": test_typed_credential_that_is_being_stored_is_stored,
-    "api_integrations": test_an_integration_that_is_being_deleted_is_deleted_once,
-    "deliverer": test_retried_and_running_deliveries_arrive_once,
-    "webhook_keys": test_public_keys_of_providers_stay_cached,
-    "audit_keeper": test_audit_log_continues_in_one_chain,
-    "keeper": test_pending_deliveries_stay_counted,
+    "invalid_keys": test_invalid_keys_stay_counted_after_a_reload,
+    "refusal_log": test_logged_refusals_stay_counted_after_a_reload,
+    "journals": test_running_refresh_ends_once_and_is_stored_despite_a_reload,
+    "refresher": test_a_queued_refresh_keeps_its_place_at_a_reload,
+    "live": test_cached_connection_stays_in_memory_at_a_reload,
+    "sessions": test_new_sessions_of_the_minute_stay_counted_after_a_reload,
+    "outcomes": test_waiting_browser_window_gets_its_result_after_a_reload,
+    "flows": test_authorization_in_progress_creates_its_connection_after_a_reload,
+    "links": test_connect_link_is_not_created_again_after_a_reload,
+    "deleter": test_running_deletion_completes_after_a_reload,
+    "session_connections": test_running_completion_of_a_session_ends_after_a_reload,
+    "typed_credentials": test_typed_credential_that_is_being_saved_is_stored_despite_a_reload,
+    "api_integrations": test_running_deletion_of_an_integration_is_not_repeated_after_a_reload,
+    "deliverer": test_retried_and_running_deliveries_arrive_once_despite_a_reload,
+    "webhook_keys": test_public_keys_of_providers_stay_cached_at_a_reload,
+    "audit_keeper": test_audit_log_continues_in_one_chain_after_a_reload,
+    "keeper": test_pending_deliveries_stay_counted_after_a_reload,
     "reloading": test_two_simultaneous_reloads_run_one_after_another,
-    "serving": test_announced_stop_stays_announced,
+    "serving": test_announced_stop_stays_announced_after_a_reload,
 }
 HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "exchange"})
 REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
@@ -571,7 +581,7 @@ def test_every_part_of_the_runtime_is_classified() -> None:
     assert not SURVIVES.keys() & HOLDS_NOTHING
 
 
-async def test_no_part_is_another_object_after_a_reload(event_gateway: RunningGateway) -> None:
+async def test_each_part_of_the_runtime_is_the_same_object_after_a_reload(event_gateway: RunningGateway) -> None:
     runtime = event_gateway.app[RUNTIME]
     before = {field.name: getattr(runtime, field.name) for field in dataclasses.fields(runtime)}
     await reload_gateway(event_gateway)
