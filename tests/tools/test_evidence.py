@@ -64,7 +64,7 @@ def test_the_hundred_most_used_entries_have_no_assumed_url_or_placement(entries:
         assert found.get("placement") != "assumed", name
 
 
-def test_general_knowledge_confirms_nothing() -> None:
+def test_general_knowledge_does_not_confirm_a_field() -> None:
     entry: Mapping[str, Any] = {
         "auth_mode": "API_KEY",
         "proxy": {"base_url": "https://api.example.com", "query": {"k": "${apiKey}"}},

@@ -106,7 +106,7 @@ def test_further_clients_beyond_the_maximum_share_one_count_of_invalid_keys() ->
     assert keys.response(fault, "client 1", "r") is fault, "a client that already has a count keeps it"
 
 
-async def test_errors_for_a_key_name_the_authentication_scheme(running: RunningGateway) -> None:
+async def test_errors_about_a_key_name_the_authentication_scheme(running: RunningGateway) -> None:
     assert (await get_error(running, {}))[2]["WWW-Authenticate"] == 'Bearer realm="gateway"'
     challenge = (await get_error(running, INVALID_KEY))[2]["WWW-Authenticate"]
     assert challenge == 'Bearer realm="gateway", error="invalid_token"'

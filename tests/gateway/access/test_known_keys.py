@@ -335,7 +335,9 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
         assert (await gateway.call_api("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
 
 
-async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: TwoConnectionGateway) -> None:
+async def test_a_key_limited_to_one_integration_changes_and_deletes_but_does_not_rename_it(
+    gateway: TwoConnectionGateway,
+) -> None:
     everything = gateway.running.headers["Authorization"][7:]
     integration = {"unique_key": "made", "provider": "acme"}
     assert (await gateway.call_api("POST", "/integrations", everything, json=integration))[0] == 200
@@ -375,7 +377,7 @@ async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: TwoCon
         assert "'acme'" not in response["error"]["message"]
 
 
-async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoConnectionGateway) -> None:
+async def test_a_key_renames_an_integration_only_to_a_name_within_its_limits(gateway: TwoConnectionGateway) -> None:
     await gateway.running.json("POST", "/integrations", json={"provider": "acme", "unique_key": "mine"}, expect=200)
     limits = {"integrations": ["mine", "mine-too"]}
     key = (await gateway.key(scopes=["environment:integrations:*"], limits=limits))["secret"]

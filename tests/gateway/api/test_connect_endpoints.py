@@ -198,7 +198,7 @@ async def test_limited_key_polls_no_outcome_of_hidden_connections(running: Runni
         assert (response.status, len(data["connections"])) == (200, seen), data
 
 
-async def test_polling_reports_a_wrong_typed_credential(running: RunningGateway, tracker: Tracker) -> None:
+async def test_polling_reports_that_a_typed_credential_is_wrong(running: RunningGateway, tracker: Tracker) -> None:
     proxy = {
         "base_url": tracker.url,
         "headers": {"x-api-key": "${apiKey}"},

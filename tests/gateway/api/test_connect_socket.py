@@ -40,7 +40,7 @@ async def message_after_flow(running: RunningGateway, query: str = "", **session
     return message
 
 
-async def test_success_is_reported(running: RunningGateway, tracker: Tracker) -> None:
+async def test_socket_reports_the_new_connection(running: RunningGateway, tracker: Tracker) -> None:
     message = await message_after_flow(running)
     listed = (await running.json("GET", "/connections"))["connections"]
     assert message == {
@@ -59,20 +59,22 @@ async def test_success_is_reported(running: RunningGateway, tracker: Tracker) ->
         ("&connection_id=mine", "url_param_err"),
     ],
 )
-async def test_a_refusal_is_reported(running: RunningGateway, tracker: Tracker, query: str, kind: str) -> None:
+async def test_socket_reports_why_an_authorization_failed(
+    running: RunningGateway, tracker: Tracker, query: str, kind: str
+) -> None:
     message = await message_after_flow(running, query)
     assert (message["message_type"], message["error_type"]) == ("error", kind)
     assert message["provider_config_key"] == "tracker"
     assert message["error_desc"]
 
 
-async def test_a_bad_token_response_is_reported(running: RunningGateway, tracker: Tracker) -> None:
+async def test_socket_reports_a_bad_token_response(running: RunningGateway, tracker: Tracker) -> None:
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     assert (await message_after_flow(running))["error_type"] == "token_err"
 
 
 @pytest.mark.parametrize(("query", "kind"), [("&error=access_denied", "callback_err"), ("", "callback_err")])
-async def test_a_refusal_by_the_provider_is_reported(
+async def test_socket_reports_a_refusal_by_the_provider(
     running: RunningGateway, tracker: Tracker, query: str, kind: str
 ) -> None:
     socket, client = await open_socket(running)
@@ -85,7 +87,7 @@ async def test_a_refusal_by_the_provider_is_reported(
     await socket.close()
 
 
-async def test_callback_in_another_browser_is_reported_and_does_not_end_the_flow(
+async def test_socket_reports_a_callback_in_another_browser_and_the_flow_continues(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     socket, client = await open_socket(running)
@@ -102,7 +104,9 @@ async def test_callback_in_another_browser_is_reported_and_does_not_end_the_flow
     await socket.close()
 
 
-async def test_integration_removed_during_the_flow_is_reported(running: RunningGateway, tracker: Tracker) -> None:
+async def test_socket_reports_that_the_integration_was_removed_during_the_flow(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     integration = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
     integration["credentials"]["client_secret"] = "s-0123456789"
     await running.json("POST", "/integrations", json=integration, expect=200)

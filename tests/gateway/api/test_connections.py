@@ -8,7 +8,7 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 
-async def test_an_import_shows_the_whole_connection(running: RunningGateway, tracker: Tracker) -> None:
+async def test_an_import_returns_the_whole_connection(running: RunningGateway, tracker: Tracker) -> None:
     response = await running.import_connection(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
     assert response["connection_id"] == "c1"
     assert response["provider"] == "tracker"

@@ -114,7 +114,7 @@ async def callback_url(running: RunningGateway, tracker: Tracker) -> str:
         return consent.headers["Location"]
 
 
-async def test_a_state_works_once(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_state_can_be_used_only_once(running: RunningGateway, tracker: Tracker) -> None:
     url = await callback_url(running, tracker)
     jar = {c.key: c.value for c in running.http.cookie_jar}
 

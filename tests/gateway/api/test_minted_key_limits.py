@@ -144,7 +144,7 @@ async def test_session_of_a_limited_key_cannot_change_the_settings_of_a_connecti
     assert attacker.received == []
 
 
-async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
+async def test_reconnect_link_of_a_limited_key_keeps_the_host_of_the_connection(
     gateway: RunningGateway, allowed_server: RecordingServer
 ) -> None:
     narrow = await mint_key(gateway, CONNECT, connections=["forge/c"])

@@ -153,7 +153,7 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     assert watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended"
 
 
-async def test_entries_based_on_a_faulty_entry_stay_too(
+async def test_entries_that_inherit_from_a_faulty_entry_keep_their_previous_content(
     watching_gateway: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
     write_entry(watching_gateway.folder, "base", MAIL)
@@ -212,7 +212,7 @@ async def test_changes_between_start_and_watch_are_applied(running: RunningGatew
         await wait_until(lambda: "mail" in provider_names(running))
 
 
-async def test_nothing_is_read_while_nothing_changes(
+async def test_catalog_files_are_not_read_while_nothing_changes(
     watching_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_entry(watching_gateway.folder, "mail", MAIL)

@@ -97,9 +97,7 @@ async def test_refreshes_are_counted_by_outcome(
     }
 
 
-async def test_connections_to_providers_are_reported_by_provider_and_state(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_connections_are_counted_per_provider_and_state(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     assert await call_status(running) == 200
     assert metric_values(running, "gateway_upstream_connections") == {("tracker", "idle"): 1}
@@ -117,7 +115,7 @@ async def test_connections_to_providers_are_reported_by_provider_and_state(
     assert metric_values(running, "gateway_upstream_outstanding") == {}
 
 
-async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
+async def test_open_circuit_breakers_are_counted_per_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     assert await call_status(running) == 200
     gate = running.runtime.egress_limits.for_origin(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
@@ -128,7 +126,7 @@ async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, 
     assert metric_values(running, "gateway_proxy_requests_total")["dev", "tracker", "GET", "503", "busy"] == 1
 
 
-async def test_requests_that_wait_are_reported(running: RunningGateway, tracker: Tracker) -> None:
+async def test_waiting_requests_are_counted_per_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     assert await call_status(running) == 200
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))

@@ -46,7 +46,7 @@ def reply(status: int, body: bytes = b"{}") -> Reply:
     return Reply(status, {}, body, NOW)
 
 
-def test_the_check_is_one_request_with_the_end_users_token() -> None:
+def test_the_installation_is_checked_by_one_request_with_the_end_users_token() -> None:
     headers = {"authorization": "Basic ${clientId}", "X-Api-Version": "1"}
     dialogue, call = start_check({"installation_access_url": ACCESS, "token_headers": headers})
     assert (call.method, call.body) == ("GET", None)
@@ -70,21 +70,21 @@ def test_a_refused_check_refuses_the_connection(status: int) -> None:
 @pytest.mark.parametrize(
     ("status", "body"), [(200, b""), (200, b"<html>sign in</html>"), (200, b"[" * 100_000), (204, b"")]
 )
-def test_a_success_without_json_confirms_nothing(status: int, body: bytes) -> None:
+def test_a_2xx_without_json_does_not_confirm_the_installation(status: int, body: bytes) -> None:
     dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(UpstreamFailed, match=rf"can access installation 42: the check returned {status}\. "):
         dialogue.send(reply(status, body))
 
 
 @pytest.mark.parametrize("status", [302, 429, 500, 503])
-def test_a_check_without_a_response_is_temporary(status: int) -> None:
+def test_a_check_without_a_response_is_a_temporary_failure(status: int) -> None:
     dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(UpstreamFailed, match=rf"can access installation 42: the check returned {status}\. ") as failed:
         dialogue.send(Reply(status, {"Retry-After": "7"}, b"{}", NOW))
     assert (failed.value.code, failed.value.retry_after_s) == ("upstream_unreachable", 7)
 
 
-def test_a_check_that_cannot_be_sent_is_temporary() -> None:
+def test_a_check_that_cannot_be_sent_is_a_temporary_failure() -> None:
     dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(UpstreamFailed, match="can access installation 42: the provider could not be reached") as failed:
         dialogue.throw(TokenUnavailable("no route"))
@@ -105,6 +105,6 @@ def test_the_operator_may_allow_the_host() -> None:
     assert call.url.startswith("https://chosen.example.org/user/installations/42/")
 
 
-def test_without_a_url_nothing_is_checked() -> None:
+def test_without_installation_access_url_no_installation_is_checked() -> None:
     _, call = start_check({})
     assert call.url == "https://api.example.com/app/installations/42/access_tokens"

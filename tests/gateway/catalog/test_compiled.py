@@ -78,7 +78,7 @@ def test_a_fault_is_reported_at_every_start(large_folder: Path) -> None:
     assert not cache_file(large_folder).exists()
 
 
-def test_cache_is_not_used_by_a_process_without_the_entries_modes_or_scripts(
+def test_cache_is_not_used_by_a_process_that_lacks_a_mode_or_script_of_its_entries(
     large_folder: Path, parsed_files: list[str]
 ) -> None:
     load_catalog([large_folder])

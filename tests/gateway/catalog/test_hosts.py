@@ -91,7 +91,7 @@ def test_setting_within_the_providers_domain_fixes_the_host(
     assert not fixes_host(entry, "https", "attacker.test", 443)  # type: ignore[arg-type]
 
 
-def test_the_default_of_an_open_setting_is_the_entrys_own() -> None:
+def test_default_of_a_host_setting_counts_as_a_host_of_the_entry() -> None:
     entry = entry_with(
         "https://${connectionConfig.x}/token", format="hostname", any_host=True, default_value="login.example.com"
     )

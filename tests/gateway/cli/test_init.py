@@ -205,7 +205,7 @@ def test_the_first_integration_is_declared_and_its_requirements_are_reported(tmp
     assert "JIRA_CLIENT_ID, JIRA_CLIENT_SECRET" in result.stdout
 
 
-def test_a_provider_without_a_client_needs_nothing(tmp_path: Path) -> None:
+def test_a_provider_without_an_oauth_client_needs_no_further_keys(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--provider", "openai")
     assert list(load(tmp_path / "gateway.yaml", environ={}).environments["dev"].integrations) == ["openai"]
     assert "enter their own credentials" in result.stdout

@@ -206,7 +206,7 @@ def test_error_has_the_retry_time_and_the_connect_url() -> None:
     assert GatewayError(424, "x", "no").retry_at is None
 
 
-async def test_response_of_another_server_raises_the_same_error() -> None:
+async def test_response_of_another_server_raises_a_gateway_error_without_a_code() -> None:
     async def page(request: web.Request) -> web.Response:
         return web.Response(text="<h1>somebody else</h1>", status=200 if "200" in request.path else 502)
 

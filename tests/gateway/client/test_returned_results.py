@@ -77,7 +77,7 @@ def test_a_result_for_another_application_is_refused() -> None:
         verify_return(build_return_url(), KEY.reveal(), audience="https://other.example.com")
 
 
-def test_a_result_of_another_user_s_session_is_refused() -> None:
+def test_a_result_of_another_users_session_is_refused() -> None:
     with pytest.raises(InvalidReturn, match="state"):
         verify_return(build_return_url(), KEY.reveal(), audience=APP, state="another")
     with pytest.raises(InvalidReturn, match="state"):

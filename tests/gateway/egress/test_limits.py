@@ -30,7 +30,7 @@ async def run_ready_tasks() -> None:
         await asyncio.sleep(0)
 
 
-async def test_places_are_granted_in_order() -> None:
+async def test_waiting_calls_proceed_in_order() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
     assert concurrency.try_acquire()
     assert not concurrency.try_acquire()

@@ -61,7 +61,7 @@ def test_an_unknown_key_shows_the_nearest() -> None:
         found.get("prod", "github")
 
 
-def test_client_time_is_the_time_of_its_last_change(advance_clock: Callable[[float], None]) -> None:
+def test_time_of_the_client_is_the_time_of_its_last_change(advance_clock: Callable[[float], None]) -> None:
     row = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
     managed = ManagedIntegrations(
         [replace(integration_with("slack"), managed_row=row), replace(integration_with("jira"), managed_row=row)]
@@ -83,7 +83,7 @@ def test_client_time_is_the_time_of_its_last_change(advance_clock: Callable[[flo
     assert with_display_name.client_since("dev", "jira") == started, "a new display name does not change the client"
 
 
-def test_clock_offset_measured_after_the_start_moves_the_client_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_offset_measured_after_the_start_moves_the_time_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "offset", Offset())  # an earlier test may have left an offset
     first = Integrations([integration_with("jira")], ManagedIntegrations())
     before = first.client_since("dev", "jira")

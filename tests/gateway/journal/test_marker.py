@@ -45,7 +45,7 @@ async def test_removed_marker_is_created_again(tmp_path: Path) -> None:
     marker.close()
 
 
-async def test_missing_marker_means_unknown(tmp_path: Path) -> None:
+async def test_missing_marker_means_that_it_is_unknown_whether_the_process_lives(tmp_path: Path) -> None:
     assert is_alive(tmp_path, "elsewhere") is None
 
 

@@ -510,7 +510,7 @@ async def test_binary_response_causes_no_internal_error(gateway: AgentGateway, h
 
 
 @pytest.mark.parametrize("connection", [" acme/c1", "acme/c1 ", "acme/ c1\t", "acme/\x0bc1", "acme/c1\r\nX: y"])
-async def test_a_connection_is_named_exactly(gateway: AgentGateway, connection: str) -> None:
+async def test_white_space_around_the_name_of_a_connection_is_refused(gateway: AgentGateway, connection: str) -> None:
     """A header field would strip the white space around its value, so rules and errors would refer to another name."""
     key = await gateway.key("GET /base/v1/**")
     result = await gateway.call(key, "call_api", {"method": "GET", "path": "/x", "connection": connection})

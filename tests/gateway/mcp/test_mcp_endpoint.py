@@ -81,7 +81,7 @@ async def test_the_mcp_endpoint_refuses_a_key_of_gateway_yaml(gateway: AgentGate
     )
 
 
-async def test_a_long_list_is_searched(gateway: AgentGateway) -> None:
+async def test_many_tools_are_searched_instead_of_listed(gateway: AgentGateway) -> None:
     rules = [f"GET /base/v1/thing{n}/*" for n in range(20)]
     key = await gateway.key(*rules, "POST /base/v1/pinned as make_it")
     tools = await gateway.tools(key)
@@ -140,7 +140,7 @@ async def test_a_wrong_argument_of_the_search_is_named(gateway: AgentGateway) ->
         assert (result["isError"], text_of(result)) == (True, fix)
 
 
-async def test_several_connections_are_never_guessed(gateway: AgentGateway) -> None:
+async def test_the_mcp_endpoint_never_chooses_between_several_connections(gateway: AgentGateway) -> None:
     key = await gateway.key("GET /base/v1/me", limits={"connections": ["acme/c1", "acme/c2"]})
     tool = (await gateway.tools(key))["get_me"]["inputSchema"]
     assert tool["properties"]["connection"] == {"enum": ["acme/c1", "acme/c2"]}

@@ -191,7 +191,7 @@ async def test_settings_of_a_connection_outside_the_key_are_not_read(
     assert "lacks the setting" not in other
 
 
-async def test_a_long_list_of_operations_is_searched_and_called(gateway: AgentGateway, tmp_path: Path) -> None:
+async def test_many_operations_are_searched_and_called_instead_of_listed(gateway: AgentGateway, tmp_path: Path) -> None:
     operations(tmp_path, *ACME, *(f"get_thing_{n}\tGET\t/things{n}\tread\t\t\t\tThing number {n}" for n in range(20)))
     key = await gateway.key("operations acme read")
     tools = await gateway.tools(key)

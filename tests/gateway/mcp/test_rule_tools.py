@@ -73,7 +73,7 @@ def test_a_base_path_longer_than_the_rule_does_not_match() -> None:
     assert below_base(parse_rule("GET /a"), "a/b") is None
 
 
-def test_a_rule_with_many_places_is_listed_in_time_proportional_to_them() -> None:
+def test_listing_a_rule_takes_time_in_proportion_to_its_placeholders() -> None:
     """Each name is tried with the numbers that are free, and the last word before a place is not searched again."""
     numbers = count()
 

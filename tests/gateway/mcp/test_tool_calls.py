@@ -104,7 +104,7 @@ def test_call_api_sends_no_request_whose_method_is_the_word_websocket() -> None:
     assert refusal_of({"method": "WEBSOCKET", "path": "/socket"}) == "A tool cannot open a WebSocket."
 
 
-def test_the_connection_is_never_guessed() -> None:
+def test_connection_of_a_tool_call_is_chosen_only_if_there_is_exactly_one() -> None:
     call = call_of_rule(tool(), {"key": "a"})
     # the only connection of the tool's integration
     assert chosen_connection(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"

@@ -158,7 +158,7 @@ async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
     assert kept.ids == ["1", "9"]
 
 
-async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]]) -> None:
+async def test_other_tasks_run_while_many_lines_are_written(lines: list[dict[str, Any]]) -> None:
     log, seen = CallQueue(), list[int]()
 
     async def record_progress() -> None:

@@ -150,7 +150,7 @@ def test_the_level_comes_from_the_environment(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_many_lines_are_written_like_single_ones(lines: LoggedLines, terminal: bool) -> None:
+def test_lines_written_together_have_the_format_of_single_lines(lines: LoggedLines, terminal: bool) -> None:
     logs.setup(terminal=terminal)
     logs.write_events([{"event": "exchange", "level": "info", "timestamp": "t", "status": n} for n in (200, 404)])
     text = lines.text().splitlines()

@@ -239,7 +239,7 @@ async def test_the_end_users_own_client_is_used_and_stored(running: RunningGatew
 
 @pytest.mark.parametrize("name", ["../connect.js", "%2e%2e%2fbase.html", "words/en.yaml", "logo", "nothing"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_files_come_from_a_fixed_table(shared_gateway: RunningGateway, name: str) -> None:
+async def test_a_file_outside_the_fixed_table_is_not_served(shared_gateway: RunningGateway, name: str) -> None:
     from yarl import URL
 
     async with shared_gateway.http.get(URL(f"{shared_gateway.url}/connect/assets/{name}", encoded=True)) as response:
@@ -313,7 +313,7 @@ async def test_a_site_that_was_not_offered_cannot_be_chosen(chooser: Chooser) ->
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
-async def test_another_browser_cannot_choose(chooser: Chooser) -> None:
+async def test_another_browser_cannot_choose_the_site(chooser: Chooser) -> None:
     _, html = await chooser.page()
     async with aiohttp.ClientSession() as stranger:
         status, response = await chooser.choose(html, "cloud-1", stranger)

@@ -142,7 +142,7 @@ def test_a_guide_suggests_the_app_of_the_family(providers: Any) -> None:
     )
 
 
-def test_a_key_needs_no_app(providers: Any) -> None:
+def test_the_guide_for_an_api_key_asks_for_no_app(providers: Any) -> None:
     result = steps(providers["openai"], URL, None)
     assert [step.text.partition(" ")[0] for step in result] == ["Each", "Declare", "Create"]
     command = shlex.split((result[2].code or "").replace("\\\n", " "))

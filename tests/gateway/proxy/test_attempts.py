@@ -89,7 +89,7 @@ async def test_without_the_retries_header_nothing_is_retried(waits: list[float])
     assert waits == []
 
 
-async def test_the_last_response_is_passed_on(waits: list[float]) -> None:
+async def test_the_response_of_the_last_attempt_is_returned(waits: list[float]) -> None:
     result = await call_provider(BUSY)
     assert result.summary == (503, "4", 4)
     assert result.response.body == b"busy"
@@ -211,7 +211,7 @@ async def test_retry_after_is_honoured_and_a_wait_that_is_too_long_is_left_to_th
     assert len(waits) == 1
 
 
-async def test_the_waits_of_one_request_end(waits: list[float]) -> None:
+async def test_the_waits_of_one_request_are_limited_together(waits: list[float]) -> None:
     result = await call_provider(_retry_after("20"), call=("Retries: 9",))
     assert result.summary == (429, "3", 3)
     assert sum(waits) <= 60
@@ -271,7 +271,7 @@ async def status_and_attempts(gateway: Gateway, *lines: str, method: str = "GET"
 DENIED = b"HTTP/1.1 401 No\r\nContent-Length: 6\r\nWWW-Authenticate: Bearer\r\n\r\ndenied"
 
 
-async def test_a_401_causes_one_renewal_and_one_replay() -> None:
+async def test_a_401_causes_one_refresh_and_one_more_attempt() -> None:
     providers: list[RawProvider] = []
     script = responding(providers, DENIED, OK, DENIED)
     async with raw_provider(script) as provider:

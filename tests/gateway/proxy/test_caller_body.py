@@ -262,7 +262,7 @@ async def send_slowly(limits: ClientLimitsConfig, framing: str, pieces: int) -> 
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
-async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(framing: str) -> None:
+async def test_an_upload_below_the_minimum_rate_is_refused(framing: str) -> None:
     response = await send_slowly(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=10_000), framing, 60)
     assert response.startswith(b"HTTP/1.1 400")
     assert b"Gateway-Error: invalid_body" in response
@@ -278,7 +278,7 @@ async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(frami
     ],
     ids=["within the grace", "no floor", "above the floor"],
 )
-async def test_a_slow_upload_that_is_allowed_arrives(limits: ClientLimitsConfig, framing: str) -> None:
+async def test_a_slow_upload_above_the_minimum_rate_arrives(limits: ClientLimitsConfig, framing: str) -> None:
     assert (await send_slowly(limits, framing, 20)).startswith(b"HTTP/1.1 200")
 
 

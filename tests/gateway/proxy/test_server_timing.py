@@ -82,7 +82,7 @@ async def test_the_providers_timing_is_kept_in_addition_to_ours() -> None:
     assert len(lines) == 2
 
 
-async def test_waiting_for_a_renewal_counts_as_token_time(
+async def test_waiting_for_a_refresh_counts_as_token_time(
     running: RunningGateway, tracker: Tracker, clock: Clock
 ) -> None:
     tracker.ttl_s = 0.001
@@ -102,7 +102,7 @@ async def test_waiting_for_a_renewal_counts_as_token_time(
     assert warm["upstream"] > 0 < warm["gateway"]
 
 
-async def test_the_renewal_after_a_401_counts_as_token_time_and_not_upstream_time(
+async def test_the_refresh_after_a_401_counts_as_token_time_and_not_upstream_time(
     running: RunningGateway, tracker: Tracker, clock: Clock
 ) -> None:
     await running.import_connection(tracker.grant())
@@ -162,7 +162,7 @@ async def test_other_responses_of_the_gateway_do_not_have_the_field(running: Run
             assert "Server-Timing" not in response.headers
 
 
-async def test_the_record_of_a_call_has_the_same_split(
+async def test_the_record_of_a_call_has_the_times_of_server_timing(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())

@@ -77,7 +77,7 @@ async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Pa
             await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) -> None:
+async def test_idle_time_counts_from_the_end_of_a_late_head(tmp_path: Path, clock: Clock) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

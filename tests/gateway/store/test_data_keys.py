@@ -32,7 +32,7 @@ def limit(store: Store, *, turns: int) -> int:
     return keys.seals_per_key
 
 
-async def test_seals_are_counted_before_they_are_made(open_test_store: StoreOpener) -> None:
+async def test_uses_of_a_data_key_are_reserved_before_values_are_sealed(open_test_store: StoreOpener) -> None:
     store = await open_test_store()
     assert await seals_reserved(store) == [0]
     await store.connections.put(new(), now=NOW)
@@ -60,7 +60,7 @@ async def test_used_up_key_is_replaced_and_its_values_still_open(open_test_store
             assert store.vault.open_json(found.credential)["apiKey"] == "k"
 
 
-async def test_processes_that_wear_out_a_key_together_agree_on_the_next(open_test_store: StoreOpener) -> None:
+async def test_processes_that_use_up_a_data_key_together_agree_on_the_next_key(open_test_store: StoreOpener) -> None:
     stores = [await open_test_store() for _ in range(3)]
     for store in stores:
         limit(store, turns=1)

@@ -170,7 +170,9 @@ async def test_an_event_can_be_sent_again_under_its_id(store_with_target: Store)
     assert await log.replay(EventFilter(environment="prod"), later) == 0
 
 
-async def test_unavoidable_expiry_is_announced_once_per_number_of_days(store_with_target: Store) -> None:
+async def test_expiry_that_no_refresh_prevents_is_reported_once_14_and_once_3_days_before(
+    store_with_target: Store,
+) -> None:
     ends = NOW + timedelta(days=20)
     await store_with_target.connections.put(new(life=Lifespan(ends, None)), now=NOW)
     kept = new(REF._replace(connection_id="kept"), life=Lifespan(ends, NOW + timedelta(days=9)))

@@ -49,7 +49,7 @@ async def test_rejection_of_another_grant_or_over_another_failure_is_not_recorde
 
 
 @pytest.mark.parametrize("failure", [DOUBT, END])
-async def test_refresh_keeps_the_recorded_rejection(store: Store, failure: RefreshFailure) -> None:
+async def test_refresh_keeps_the_recorded_rejection_by_the_api(store: Store, failure: RefreshFailure) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     recorded = await store.rejections.record(seen, failure)
     assert recorded is not None

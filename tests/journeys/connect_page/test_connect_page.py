@@ -104,7 +104,7 @@ async def test_a_failure_in_the_window_of_a_frame_is_shown_in_the_frame(
     )
 
 
-async def test_a_wrong_key_is_reported_in_the_provider_s_words_and_nothing_typed_is_lost(
+async def test_a_wrong_key_is_reported_in_the_providers_words_and_nothing_typed_is_lost(
     page: Any, site: ConnectSite
 ) -> None:
     await page.goto(await site.link(allowed_integrations=["northwind"]))
@@ -167,7 +167,7 @@ async def test_an_expired_link_shows_the_next_step(page: Any, site: ConnectSite)
     await assert_page_accessible(page, "expired")
 
 
-async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -> None:
+async def test_a_reconnected_connection_keeps_its_id(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(allowed_integrations=["northwind"]))
     await page.select_option("select", "us")
     await page.fill('[name="params[account]"]', "acme")
@@ -189,7 +189,7 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
 
 
 @pytest.mark.parametrize(("lang", "said"), [("de", "Northwind CRM verbinden"), ("ja", "Northwind CRM を接続")])
-async def test_the_page_speaks_the_browser_s_language(browser: Any, site: ConnectSite, lang: str, said: str) -> None:
+async def test_the_page_is_in_the_browsers_language(browser: Any, site: ConnectSite, lang: str, said: str) -> None:
     context = await browser.new_context(locale=lang)
     page = await context.new_page()
     await page.goto(await site.link(allowed_integrations=["northwind"]))

@@ -110,7 +110,7 @@ def integration(fake_provider: FakeProvider) -> dict[str, Any]:
     return {"app_id": "app-7", "app_link": f"{fake_provider.url}/apps/ours", "private_key": PEM}
 
 
-async def test_an_app_is_installed_and_its_token_renewed(
+async def test_an_app_is_installed_and_its_token_is_refreshed(
     fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     forge = GithubLikeProvider(fake_provider)

@@ -97,7 +97,7 @@ async def test_credentials_are_refreshed_and_failures_are_reported(
     assert stored["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway uses the new token too
 
 
-async def test_all_connections_of_an_integration_are_ended_with_a_report(
+async def test_all_connections_of_an_integration_are_deleted_with_a_report(
     fake_provider: FakeProvider, gateway: RunningGateway
 ) -> None:
     provider = Provider(fake_provider)

@@ -46,7 +46,7 @@ async def delete(gateway: RunningGateway, query: str = "", expect: int = 200) ->
     return await gateway.json("DELETE", f"/connections/c1?provider_config_key=tracker{query}", expect=expect)
 
 
-async def test_both_tokens_are_ended_the_refresh_token_first(fake_provider: FakeProvider, start: Any) -> None:
+async def test_both_tokens_are_revoked_the_refresh_token_first(fake_provider: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(fake_provider)
     gateway = await start(CLIENT, **entry(fake_provider))
     await import_connection(gateway, credentials=GRANT)

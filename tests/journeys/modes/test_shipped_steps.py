@@ -90,7 +90,7 @@ async def read_connection(gateway: RunningGateway, connection_id: str, query: st
         ("threads", "https://graph.threads.net/oauth/access_token", "https://graph.threads.net", "th", "/v1.0/me"),
     ],
 )
-async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renews_itself(
+async def test_a_short_lived_token_is_exchanged_for_a_long_lived_token_which_is_then_refreshed(
     fake_internet: Internet,
     start: Any,
     monkeypatch: pytest.MonkeyPatch,

@@ -278,7 +278,7 @@ async def test_paths_placements_and_formats_are_those_of_the_entry() -> None:
 
 
 @pytest.mark.parametrize("name", ["OAUTH2, bent", "API_KEY", "API_KEY, in the path", "BASIC", "TWO_STEP", "BILL"])
-async def test_no_credential_is_shown(name: str) -> None:
+async def test_a_rehearsal_shows_no_credential(name: str) -> None:
     entry = provider(ENTRIES[name])
     given = {
         "apiKey": "kkkk-1234567890",
@@ -354,7 +354,7 @@ async def test_gateway_that_deviates_from_the_entry_fails_the_rehearsal(
     assert (failing, place) in [(step_name, at) for step_name, _, at, _ in failures(found)]
 
 
-async def test_a_field_that_nothing_fills_is_a_failure() -> None:
+async def test_a_header_field_without_a_value_fails_the_rehearsal() -> None:
     entry = {
         **OAUTH,
         "connection_configuration": ["team"],

@@ -87,7 +87,7 @@ def test_other_json_media_types_are_accepted() -> None:
     assert check({}, CURSOR, kind="") == [CURSOR]  # the entry's default is JSON
 
 
-def test_only_options_with_a_variable_in_the_query_remain() -> None:
+def test_graphql_query_decides_by_its_variables_which_paging_methods_remain() -> None:
     assert check({"query": "query($page: Int) { a }"}, GRAPHQL, PAGES) == [PAGES]
     assert check({"query": "query($page: Int, $after: String) { a }"}, GRAPHQL, PAGES) == [GRAPHQL, PAGES]
     with pytest.raises(ValueError, match=re.escape("$after or $page")):

@@ -45,7 +45,7 @@ def next_at(paging: PagingScheme, page: Any, **extra: Any) -> str | None:
         ({}, None),
     ],
 )
-def test_cursor_is_used_as_written(cursor_member: dict[str, Any], cursor: str | None) -> None:
+def test_cursor_is_sent_back_unchanged(cursor_member: dict[str, Any], cursor: str | None) -> None:
     assert next_at(CURSOR, {"items": [1], **cursor_member}) == cursor
 
 
