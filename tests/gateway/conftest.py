@@ -19,7 +19,7 @@ ON_EACH_RUNNER: Final = frozenset(
 
 
 @pytest.fixture(autouse=True)
-def _a_hosts_runner_again() -> Iterator[None]:
+def _restore_host_runner() -> Iterator[None]:
     """Reset to a host's runner for the tests that follow."""
     yield
     proxy_end.on_our_runner = False

@@ -8,7 +8,7 @@ import pytest
 from gateway.off_loop import FairTurns, off_loop
 
 
-async def test_callers_get_the_thread_in_turn() -> None:
+async def test_names_take_turns_in_the_thread() -> None:
     begin, order = threading.Event(), list[str]()
     first = asyncio.create_task(off_loop("busy", begin.wait, 30))
     many = [asyncio.create_task(off_loop("busy", order.append, f"busy {n}")) for n in range(3)]
@@ -25,8 +25,8 @@ async def test_exception_is_raised_and_the_next_work_runs() -> None:
     assert await off_loop("a", lambda: 1) == 1
 
 
-async def test_cancelled_task_does_not_run_in_the_thread() -> None:
-    """It may leave before its turn, or at the moment of its turn."""
+async def test_cancelled_waiter_never_gets_the_lock() -> None:
+    """The waiter may be cancelled before its turn, or at the moment of its turn."""
     turns, order = FairTurns(), list[str]()
 
     async def take(name: str) -> None:

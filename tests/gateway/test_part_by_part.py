@@ -10,7 +10,7 @@ from gateway.part_by_part import MAX_LINES, PART_BYTES, IncrementalFeeder, is_sl
 from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
-from tests.gateway.server.test_fast_path import NAMES, before, dial, port_of, warm
+from tests.gateway.server.test_fast_path import NAMES, dial, gateway_to_provider, port_of, warm
 
 CONTENT = bytes(range(48, 58)) * 20_000
 CHUNKS = b"".join(b"1\r\n%c\r\n" % byte for byte in CONTENT) + b"0\r\n\r\n"
@@ -125,7 +125,10 @@ async def test_a_body_in_chunks_of_one_byte_is_processed_in_parts_in_both_direct
 
     watch(ProviderConnection, "_process")
     watch(ClientProtocol, "_feed_received")
-    async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+    async with (
+        raw_provider(script) as provider,
+        gateway_to_provider(provider, tmp_path, fast_path=fast_path) as running,
+    ):
         await warm(running)
         async with dial(port_of(running)) as client:
             head = b"POST /proxy/x HTTP/1.1\r\n" + NAMES + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -144,12 +144,12 @@ async def journey(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield Journey(gateway, server, behind, end_user)
 
 
-def at(*names: str, ttl_s: int) -> pytest.MarkDecorator:
+def on_servers(*names: str, ttl_s: int) -> pytest.MarkDecorator:
     """Run the test once for each of these servers, with access tokens valid for `ttl_s`."""
     return pytest.mark.parametrize("journey", [pytest.param((name, ttl_s), id=name) for name in names], indirect=True)
 
 
-@at(*REFRESHING, ttl_s=TTL_S)
+@on_servers(*REFRESHING, ttl_s=TTL_S)
 async def test_300_calls_with_an_expired_token_take_one_token_request(journey: Journey) -> None:
     await journey.connect()
     assert await journey.call() == (200, {"user": USER})
@@ -173,7 +173,7 @@ async def test_300_calls_with_an_expired_token_take_one_token_request(journey: J
     assert await journey.call() == (200, {"user": USER})
 
 
-@at(*REFRESHING, ttl_s=SHORT_TTL_S)
+@on_servers(*REFRESHING, ttl_s=SHORT_TTL_S)
 async def test_a_rotated_refresh_token_is_replaced_and_a_replay_is_explained(journey: Journey) -> None:
     await journey.connect()
     first = await journey.credentials()
@@ -194,7 +194,7 @@ async def test_a_rotated_refresh_token_is_replaced_and_a_replay_is_explained(jou
     assert {"access_taken_back", "used_elsewhere"} <= {cause["cause"] for cause in explained["causes"]}
 
 
-@at(*REFRESHING, ttl_s=SHORT_TTL_S)
+@on_servers(*REFRESHING, ttl_s=SHORT_TTL_S)
 async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id(journey: Journey) -> None:
     await journey.connect()
     credential = await journey.credentials()
@@ -216,7 +216,7 @@ async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id
     assert (await journey.call())[0] == 200
 
 
-@at("jupyterhub", ttl_s=SHORT_TTL_S)
+@on_servers("jupyterhub", ttl_s=SHORT_TTL_S)
 async def test_without_a_refresh_token_the_expiry_is_explained_and_a_reconnect_helps(
     journey: Journey,
 ) -> None:
@@ -243,7 +243,7 @@ async def test_without_a_refresh_token_the_expiry_is_explained_and_a_reconnect_h
     assert await journey.call() == (200, {"user": USER})
 
 
-@at("jupyterhub", ttl_s=TTL_S)
+@on_servers("jupyterhub", ttl_s=TTL_S)
 async def test_connection_with_a_withdrawn_token_and_no_refresh_token_is_degraded_until_a_reconnect(
     journey: Journey,
 ) -> None:
@@ -261,7 +261,7 @@ async def test_connection_with_a_withdrawn_token_and_no_refresh_token_is_degrade
     assert (await journey.why())["state"] == "active"
 
 
-@at("django-oauth-toolkit", "oidc-provider", "canaille", ttl_s=TTL_S)
+@on_servers("django-oauth-toolkit", "oidc-provider", "canaille", ttl_s=TTL_S)
 async def test_a_deleted_connection_ends_its_tokens_at_the_server(journey: Journey) -> None:
     await journey.connect()
     credential = await journey.credentials()

@@ -194,6 +194,7 @@ def test_the_shipped_corrections_belong_to_generated_entries() -> None:
 
 
 def test_each_field_of_an_entry_has_its_place_in_the_file() -> None:
-    """Otherwise a correction that sets the field would stop the generator, and the next run would remove it from the
-    file."""
+    """Without a place, a correction that sets the field would stop the generator, and the next run would remove the
+    field from the file.
+    """
     assert {key for group in GROUPS for key in group} == set(Provider.model_fields) - {"name", "logo_url"}

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from gateway.server.serving_worker import loop_factory
-from tests.wire.before import gateway_before
 from tests.wire.bench import Bench
+from tests.wire.gateway_under_test import gateway_with_recorder
 from tests.wire.recorder import Recorder, turns
 
 
@@ -26,7 +26,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     recorder = Recorder()
     await recorder.start()
     try:
-        async with gateway_before(recorder, tmp_path_factory.mktemp("wire"), fast_path=request.param) as bench:
+        async with gateway_with_recorder(recorder, tmp_path_factory.mktemp("wire"), fast_path=request.param) as bench:
             yield bench
     finally:
         await recorder.stop()

@@ -22,8 +22,8 @@ from typing import Final
 
 import h11
 
-from tests.wire.before import gateway_before
 from tests.wire.bench import Bench, check_arrival
+from tests.wire.gateway_under_test import gateway_with_recorder
 from tests.wire.messages import CHUNKED, OURS, Misframed, request, upload
 from tests.wire.recorder import RecordedRequest, Recorder, turns
 from tests.wire.second_reader import Nginx, Reading, read_until_quiet
@@ -147,7 +147,7 @@ async def run(seconds: float, seed: int) -> int:
     recorder = Recorder()
     await recorder.start()
     with tempfile.TemporaryDirectory() as folder:
-        async with gateway_before(recorder, Path(folder)) as bench, Nginx.running(Path(folder)) as nginx:
+        async with gateway_with_recorder(recorder, Path(folder)) as bench, Nginx.running(Path(folder)) as nginx:
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 data = mutate_request(chance)

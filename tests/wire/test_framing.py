@@ -159,7 +159,7 @@ async def test_a_message_sent_byte_by_byte_is_the_same_message(bench: Bench) -> 
 
 @pytest.mark.parametrize("position", [100_000, 3000, 300])
 async def test_a_long_chunk_extension_is_dropped(bench: Bench, position: int) -> None:
-    """This holds up to 16 KB, whether the extension arrives with the head or in several pieces."""
+    """An extension of up to 16 KB is dropped, whether it arrives with the head or in several pieces."""
     data = upload(CHUNKED, b"3\r\nabc\r\n3;" + b"x" * 10_000 + b"\r\ndef\r\n0\r\n\r\n")
     received, _ = await bench.passes(*filter(None, (data[:position], data[position:])))
     assert received.body.data == b"abcdef"

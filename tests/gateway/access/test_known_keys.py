@@ -469,7 +469,7 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
 
 
 async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:
-    """Otherwise the key could escape its revocation: its replacement would stay valid."""
+    """A key that could replace itself would escape its revocation, because its replacement would stay valid."""
     limited = await gateway.key(
         "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["acme/c1"]}
     )

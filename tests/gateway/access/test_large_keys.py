@@ -132,7 +132,7 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_delay_no_othe
 
 
 async def test_a_large_key_decides_as_a_small_one(gateway: TwoConnectionGateway) -> None:
-    """This includes keys that were stored before the limit of 20 wildcards per rule."""
+    """The large keys include keys that were stored before the limit of 20 wildcards per rule."""
     rules = ("GET /" + "*a" * 240, *long_rules(1), "GET /proxied/*")
     new = NewMintedKey(
         digest=digest("gw_sk_x"), environment="dev", kind="key", name="early", last_four="four", created_by="tests",

@@ -55,7 +55,7 @@ async def test_session_has_the_tenants_connection_and_the_requested_tools(gatewa
 async def test_the_catalogs_operations_are_not_read_on_the_event_loop(
     gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take about 10 ms for each integration of the environment."""
+    """To read the operations takes about 10 ms for each integration of the environment."""
     threads: list[threading.Thread] = []
     read = Catalog.operations
 

@@ -25,6 +25,6 @@ async def test_uses_are_summed_over_whole_hours(
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_uses_before_the_first_datetime_are_refused(shared_gateway: RunningGateway) -> None:
-    """It used to fail with 500."""
+    """Such a request used to fail with 500."""
     body = await shared_gateway.json("GET", "/audit/uses?to=0001-01-01T00:00:00Z", expect=400)
     assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_query_params", ["to"])

@@ -122,7 +122,7 @@ async def test_error_names_wrong_options(
 @pytest.mark.parametrize("scopes", [[{}], [["read"]], [1], {"read": True}, 7])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_error_names_fixed_scopes_that_are_not_text(shared_gateway: RunningGateway, scopes: Any) -> None:
-    """They used to fail with 500, here or when the end user connected."""
+    """Such scopes used to cause a 500, here or when the end user connected."""
     defaults = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": defaults}
     error = (await shared_gateway.json("POST", "/connect/sessions", json=body, expect=400))["error"]

@@ -33,7 +33,7 @@ async def complete(running: RunningGateway, session: dict[str, Any], key: str, v
 async def test_a_key_limited_to_tags_sees_no_session_and_result_of_others(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    """It saw the id of a foreign connection, and the text of a failure."""
+    """Before, such a key saw the id of another person's connection, and the text of a failure."""
     red, blue = await mint_limited_key(running, RED), await mint_limited_key(running, BLUE)
     session = await create_session(running, tags=RED)
     unknown = await poll_result(running, {"poll_url": f"{running.url}/connect/sessions/{'0' * 64}"}, blue)
@@ -66,7 +66,7 @@ async def test_a_failed_attempt_is_shown_only_while_its_session_shows_its_tags(
 async def test_a_key_limited_to_tags_cannot_complete_or_disturb_other_connections(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    """It could send five wrong verifiers, with which the gateway deletes a pending connection."""
+    """Before, such a key could send five wrong verifiers, after which the gateway deletes a pending connection."""
     red, blue = await mint_limited_key(running, RED), await mint_limited_key(running, BLUE)
     session = await create_session(running, tags=RED, **BOUND)
     await walk_flow(running, session["token"])

@@ -590,7 +590,7 @@ async def test_each_part_of_the_runtime_is_the_same_object_after_a_reload(event_
 
 
 async def test_part_classified_as_stateless_has_no_state(event_gateway: RunningGateway) -> None:
-    """It holds only other parts of the runtime, objects made only of those, and functions."""
+    """A stateless part holds only other parts of the runtime, objects that are made only of such parts, and functions."""
     runtime = event_gateway.runtime
     parts = [getattr(runtime, field.name) for field in dataclasses.fields(runtime)]
 

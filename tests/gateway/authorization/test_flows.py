@@ -185,7 +185,7 @@ async def test_authorizations_that_the_end_user_refuses_count_as_started(
 async def test_callbacks_without_the_browsers_cookie_store_a_limited_number_of_failures(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They use up no state, so the same callback could be repeated without limit."""
+    """Such a callback does not use up its state, so the same callback could be repeated without limit."""
     monkeypatch.setattr(outcomes, "MAX_FAILURES", 2)
     query = urlsplit(await start_flow(running)).query
     running.http.cookie_jar.clear()

@@ -12,7 +12,7 @@ from tests.fakes.patience import PATIENCE_S
 
 
 def test_call_in_another_thread_fails_when_the_client_is_closed() -> None:
-    """It used to wait forever for a loop that had stopped."""
+    """Such a call used to wait forever for an event loop that had stopped."""
     loop, raised, running = Loop(), [], threading.Event()
 
     async def wait() -> None:

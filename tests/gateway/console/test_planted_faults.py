@@ -49,7 +49,7 @@ async def running(tracker: Tracker, tmp_path: Path, closed_server_port: int) -> 
     await found.stop()
 
 
-async def beyond_one_click(console: AtConsole, *arguments: str) -> list[str]:
+async def words_not_within_one_click(console: AtConsole, *arguments: str) -> list[str]:
     """Return the words that are neither on the first page nor all together on one page that it links to."""
     first = await console.page("/dev")
     missing = [word for word in arguments if word not in first]
@@ -79,7 +79,7 @@ async def test_an_expired_client_secret_is_explained(running: RunningGateway, tr
     await flush(running)
     async with at_console(running) as console:
         assert (
-            await beyond_one_click(
+            await words_not_within_one_click(
                 console,
                 "client secret has expired",
                 "Create a new secret in the provider's developer console",
@@ -111,7 +111,7 @@ async def test_a_revoked_grant_is_explained(running: RunningGateway, tracker: Tr
     await flush(running)
     async with at_console(running) as console:
         assert (
-            await beyond_one_click(
+            await words_not_within_one_click(
                 console, "revoked the access", "Let the end user connect again", "tracker/c1", "needs reauth"
             )
             == []
@@ -131,7 +131,9 @@ async def test_an_outage_of_the_provider_is_explained(running: RunningGateway) -
     await flush(running)
     async with at_console(running) as console:
         assert (
-            await beyond_one_click(console, "The provider does not respond", "Check the provider's status page", "down")
+            await words_not_within_one_click(
+                console, "The provider does not respond", "Check the provider's status page", "down"
+            )
             == []
         )
         first = await console.page("/dev")
@@ -152,7 +154,10 @@ async def test_a_rate_limit_of_the_provider_is_explained(running: RunningGateway
         assert response.status == 429
     await flush(running)
     async with at_console(running) as console:
-        assert await beyond_one_click(console, "The provider limits the rate", "Send fewer calls", "tracker") == []
+        assert (
+            await words_not_within_one_click(console, "The provider limits the rate", "Send fewer calls", "tracker")
+            == []
+        )
 
 
 async def test_a_wrong_clock_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +165,7 @@ async def test_a_wrong_clock_is_explained(running: RunningGateway, monkeypatch: 
     off.add_measurement(now, now, now + timedelta(seconds=42))
     async with at_console(running) as console:
         monkeypatch.setattr(clock, "offset", off)
-        assert await beyond_one_click(console, "42 s behind the database's", "Synchronize it with NTP") == []
+        assert await words_not_within_one_click(console, "42 s behind the database's", "Synchronize it with NTP") == []
 
 
 async def test_a_clock_that_differs_from_providers_is_explained(
@@ -173,7 +178,7 @@ async def test_a_clock_that_differs_from_providers_is_explained(
         assert "the clocks of the providers" not in await console.page("/dev")
         monkeypatch.setattr(clock, "provider_dates", dates)
         assert (
-            await beyond_one_click(
+            await words_not_within_one_click(
                 console, "900 s ahead of the clocks of the providers that responded last", "Synchronize this machine"
             )
             == []
@@ -189,7 +194,7 @@ async def test_a_wrong_redirect_url_is_explained(running: RunningGateway, tracke
         assert response.status == 400
     await flush(running)
     async with at_console(running) as console:
-        assert await beyond_one_click(console, "callback URL", "token_request_failed", "tracker") == []
+        assert await words_not_within_one_click(console, "callback URL", "token_request_failed", "tracker") == []
         (operation,) = (await console.data("/dev/calls.json?kind=authorization"))["operations"]
         assert "redirect_uri_mismatch" in await console.page(f"/dev/call?id={operation['id']}")
         assert f"{running.url}/oauth/callback" in await console.page("/dev/integrations")
@@ -204,7 +209,9 @@ async def test_a_webhook_receiver_that_is_down_is_explained(running: RunningGate
             await flush(running)
     async with at_console(running) as console:
         assert (
-            await beyond_one_click(console, "does not accept events", "Fix the receiver", "1 event waits for delivery")
+            await words_not_within_one_click(
+                console, "does not accept events", "Fix the receiver", "1 event waits for delivery"
+            )
             == []
         )
 
@@ -218,7 +225,9 @@ async def test_a_misused_key_is_explained(running: RunningGateway, tracker: Trac
         assert response.status == 403
     await flush(running)
     async with at_console(running) as console:
-        assert await beyond_one_click(console, "do not allow", "Revoke the key", f"key?id={minted['id']}") == []
+        assert (
+            await words_not_within_one_click(console, "do not allow", "Revoke the key", f"key?id={minted['id']}") == []
+        )
         assert "no call reached it" in await console.page("/dev")
         assert "over 10,000" not in await console.page("/dev/providers")
         (operation,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
@@ -240,7 +249,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
     await flush(running)
     async with at_console(running) as console:
         assert (
-            await beyond_one_click(
+            await words_not_within_one_click(
                 console, "more calls than its rate or budget allows", "Mint a key with a higher rate", "tracker"
             )
             == []
@@ -258,7 +267,7 @@ async def test_an_unwritable_call_log_is_explained(running: RunningGateway) -> N
     running.runtime.call_queue.unwritable = "less than 128 MiB are free"
     async with at_console(running) as console:
         assert (
-            await beyond_one_click(
+            await words_not_within_one_click(
                 console, "The call log is not written: less than 128 MiB are free", "Calls still work"
             )
             == []
@@ -284,7 +293,7 @@ async def test_a_nearly_full_disk_is_explained(running: RunningGateway, monkeypa
     async with at_console(running) as console:
         monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
         assert (
-            await beyond_one_click(
+            await words_not_within_one_click(
                 console, f"The disk of {running.folder} has 300 of 102,400 MiB free", "Free space on the disk"
             )
             == []
@@ -307,7 +316,9 @@ async def test_an_outage_of_the_store_is_explained(running: RunningGateway, monk
         with monkeypatch.context() as patched:
             patched.setattr(type(running.runtime.live.feed), "outage_s", property(lambda _: 42.0))
             assert (
-                await beyond_one_click(console, "The database has been unreachable for 42 s", "Check that it runs")
+                await words_not_within_one_click(
+                    console, "The database has been unreachable for 42 s", "Check that it runs"
+                )
                 == []
             )
 

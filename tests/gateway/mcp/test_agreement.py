@@ -136,7 +136,7 @@ async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(gateway: Age
                 direct = await call_by_proxy(gateway, key, method, wire, raw)
                 arguments = {"method": method, "path": wire, **({} if body is None else {"body": body})}
                 assert await call_by_agent(gateway, key, "call_api", arguments) == direct, (rules, wire, body)
-                by_body += direct is not None and not any(fits_plainly(rule, direct) for rule in rules)
+                by_body += direct is not None and not any(fits_without_body(rule, direct) for rule in rules)
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
                 tool = tools[draw.choice(sorted(tools))]
@@ -145,7 +145,7 @@ async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(gateway: Age
     assert by_body > PAIRS // 2000, by_body
 
 
-def fits_plainly(rule: str, call: Left) -> bool:
+def fits_without_body(rule: str, call: Left) -> bool:
     """Return whether a rule matches that does not check the body."""
     parsed = parse_rule(rule)
     return parsed.body is None and parsed.matches(*call[:2])

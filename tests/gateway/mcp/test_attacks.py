@@ -449,7 +449,7 @@ async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(
 async def test_a_tool_call_below_a_capability_url_never_calls_the_mcp_endpoint(
     gateway: AgentGateway, path: str
 ) -> None:
-    """Such calls could be nested 20 times in one message, which the key's rate counted once."""
+    """Otherwise, one message could contain 20 nested tool calls, and the key's rate would count one call."""
     read_only, posting = [f"/c/{await gateway.key(rule, kind='capability')}" for rule in (READ, "POST /base/v1/mcp")]
     inner = {"name": "get_issue", "arguments": {"issue": "1"}}
     message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": inner}

@@ -447,7 +447,7 @@ async def test_a_call_is_recorded_with_key_connection_and_rule(gateway: AgentGat
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
 async def test_every_refusal_for_an_mcp_client_is_a_json_rpc_error(tmp_path: Path, fast_path: bool) -> None:
-    """Its Accept has ``text/event-stream``. A program without it gets the errors of the HTTP API."""
+    """An MCP client sends an Accept with ``text/event-stream``. A program without it gets the errors of the HTTP API."""
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     both, plain = {"Accept": "application/json, text/event-stream"}, {"Accept": "application/json"}
     async with agent_gateway(tmp_path, fast_path=fast_path) as gateway:

@@ -142,7 +142,9 @@ async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
 
 
 async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
-    """Otherwise a store that is slow under load would get smaller and smaller batches in a row."""
+    """If a write also took rows that arrive during it, a store that is slow under load would get more and more small
+    batches.
+    """
 
     class BusyStore(RecordingStore):
         async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:

@@ -327,7 +327,7 @@ def test_the_guide_warns_if_the_installation_is_not_checked(providers: Any, name
 
 
 def test_an_entry_without_verification_shows_a_starter_operation_that_reads() -> None:
-    """Its operations contain a call that can be sent; the page used to show a placeholder."""
+    """The entry's operations contain a call that can be sent. Before, the page showed a placeholder."""
     catalog = load_catalog([SHIPPED])
     calls = {}
     for name in catalog.providers:

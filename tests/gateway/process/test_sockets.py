@@ -88,7 +88,7 @@ def test_admin_socket_is_found_by_its_name(
 def test_a_socket_that_a_supervisor_keeps_open_continues_to_listen(
     monkeypatch: pytest.MonkeyPatch, two_sockets: tuple[socket.socket, int]
 ) -> None:
-    """Its next gateway process gets the same socket, so this one must not make it ignore new connections."""
+    """The supervisor's next gateway process gets the same socket, so this process must not end the listening."""
     hand_over(monkeypatch, two_sockets[1], count="1")
     with sockets.listening_sockets(server(console_port=0)) as found:
         assert found.close_ends_listening() == [False, True]

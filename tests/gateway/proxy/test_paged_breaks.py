@@ -220,7 +220,7 @@ async def test_a_page_that_is_cut_short_is_requested_again(tmp_path: Path, at: i
     assert (len(waits), response.trailer["attempts"]) == (2, 5)
 
 
-async def then_silent(request: web.Request) -> web.StreamResponse:
+async def first_page_then_silence(request: web.Request) -> web.StreamResponse:
     """Send the first page, then send nothing more."""
     if "after" in request.query:
         await asyncio.Event().wait()
@@ -232,14 +232,14 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
 async def test_a_page_without_a_response_is_requested_again_and_then_given_up(
     tmp_path: Path, waits: list[float]
 ) -> None:
-    async with paged(tmp_path, then_silent) as paged_gateway:
+    async with paged(tmp_path, first_page_then_silence) as paged_gateway:
         response = await paged_gateway.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
     assert response.trailer["error"]["code"] == "upstream_timeout"
     assert (response.trailer["attempts"], "cursor" in response.trailer) == (3, True)
 
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
-    async with paged(tmp_path, then_silent) as paged_gateway:
+    async with paged(tmp_path, first_page_then_silence) as paged_gateway:
         paged_gateway.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
         response = await paged_gateway.call()
     assert response.trailer["error"]["code"] == "upstream_timeout"

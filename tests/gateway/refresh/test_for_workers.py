@@ -292,7 +292,7 @@ def second_attempt(request: Request) -> Request:
 async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """This happens if the parent was blocked for longer than the worker waits for a response."""
+    """A second request comes if the parent was blocked for longer than the worker waits for a response."""
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
     await wait_until(lambda: endpoint.seen)

@@ -23,7 +23,7 @@ HELD = Connection(
 )
 
 
-def margin(lifetime_s: float, uid: str = "u", **entry: object) -> float:
+def seconds_before_expiry(lifetime_s: float, uid: str = "u", **entry: object) -> float:
     """Return how many seconds before the token's expiry the refresh begins."""
     connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime_s))
     due = refresh_from(connection, provider(**entry))
@@ -37,7 +37,7 @@ def test_refresh_window_is_a_tenth_of_the_lifetime_between_2_s_and_5_minutes_wit
     lifetime: float, uid: str
 ) -> None:
     most = min(300, max(2, lifetime / 10), lifetime / 2)
-    assert 0.8 * most - 1e-4 <= margin(lifetime, uid) <= most + 1e-4
+    assert 0.8 * most - 1e-4 <= seconds_before_expiry(lifetime, uid) <= most + 1e-4
 
 
 @given(st.floats(3, 1e8), st.text(max_size=8))
@@ -53,11 +53,11 @@ def test_call_waits_for_the_refresh_in_the_last_second(lifetime: float, uid: str
 @given(st.floats(1, 1e6), st.integers(1, 10**6))
 def test_token_expiration_buffer_overrides_the_window_up_to_half_the_lifetime(lifetime: float, buffer_s: int) -> None:
     most = min(buffer_s, lifetime / 2)
-    assert 0.8 * most - 1e-4 <= margin(lifetime, token_expiration_buffer=buffer_s) <= most + 1e-4
+    assert 0.8 * most - 1e-4 <= seconds_before_expiry(lifetime, token_expiration_buffer=buffer_s) <= most + 1e-4
 
 
 def test_connections_are_refreshed_at_different_times() -> None:
-    assert len({margin(3600, f"uid-{n}") for n in range(50)}) == 50
+    assert len({seconds_before_expiry(3600, f"uid-{n}") for n in range(50)}) == 50
 
 
 def test_token_without_expiry_has_no_window() -> None:
@@ -83,7 +83,7 @@ def test_credential_is_checked_at_each_phase() -> None:
     def seconds_left_at(at_s: float) -> float:
         return seconds_left(connection, provider(), NOW + timedelta(seconds=at_s), max_s=60)
 
-    assert seconds_left_at(0) == 3600 - margin(3600)
+    assert seconds_left_at(0) == 3600 - seconds_before_expiry(3600)
     assert seconds_left_at(3600 - 200) == 198.9
     assert seconds_left_at(3600 - 0.5) == 0.5
     assert seconds_left_at(3600) == seconds_left_at(3700) == 0

@@ -71,7 +71,7 @@ async def test_damaged_messages_get_valid_http_responses(server_without_limits: 
             client.send(data[:cut])
             await asyncio.sleep(0)
             client.send(data[cut:])
-        await nothing_moves(server_without_limits, seen)
+        await wait_until_nothing_moves(server_without_limits, seen)
     await asyncio.gather(*reading)  # some connections wait for a body that was announced but not sent; others are idle
     for data, response in zip(sent, seen, strict=True):
         assert not response or HEADS.match(response), (data, response)
@@ -88,7 +88,7 @@ async def read(client: RawClient, response: bytearray) -> None:
             response += piece
 
 
-async def nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:
+async def wait_until_nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:
     """Wait until nothing has changed for QUIET iterations of the event loop: no new connection, request or received
     byte.
     """

@@ -186,7 +186,7 @@ class MessageSender:
         self.noted.clear()
         self.gateway.provider.calls.clear()
         responses = await self.responses(self.with_keys(data))
-        return [VARYING.sub(b"-", item) for item in responses], [as_noted(record) for record in self.noted]
+        return [VARYING.sub(b"-", item) for item in responses], [comparable_record(record) for record in self.noted]
 
 
 async def response(reader: asyncio.StreamReader) -> bytes:
@@ -198,7 +198,7 @@ async def response(reader: asyncio.StreamReader) -> bytes:
         return start + (await reader.readexactly(int(length[1])) if length is not None else b"")
 
 
-def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
+def comparable_record(record: ExchangeRecord) -> tuple[object, ...]:
     request_id = record.request_id if record.request_id.startswith("mine-") else ""
     path = re.sub(
         "^/c/[0-9a-f]{8}", "/c/digest", record.path
@@ -599,7 +599,9 @@ async def test_disconnect_of_an_agent_before_the_task_begins_is_recorded(
 
 
 async def test_a_message_creates_no_garbage_cycles(fast: MessageSender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its objects refer to each other. If they stayed, the collector would take at least 5 % of the CPU."""
+    """The objects of a message refer to each other. If the gateway did not release them, the garbage collector would
+    take at least 5 % of the CPU.
+    """
     call = HeldCall(fast, monkeypatch)
     one, reader, writer = await call.sent()
     assert isinstance(one.call, InProcessClient)

@@ -55,7 +55,7 @@ async def dial(port: int) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def before(
+async def gateway_to_provider(
     provider: RawProvider, folder: Path, *, fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[RunningGateway]:
     """Yield a gateway with connection `c1` to `provider`."""
@@ -85,7 +85,11 @@ def port_of(running: RunningGateway) -> int:
 
 
 async def test_plain_request_takes_the_fast_path_from_the_second_on(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         for _ in range(3):
             assert (await client.ask(get())).status == 200
         assert (running.fast_path.taken, running.fast_path.handed_over) == (2, 0)
@@ -95,7 +99,11 @@ async def test_plain_request_takes_the_fast_path_from_the_second_on(tmp_path: Pa
 
 
 async def test_connection_that_is_sealed_in_memory_is_opened_on_the_fast_path(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         for _ in range(2):
             await client.ask(get())
         live = running.runtime.live
@@ -126,7 +134,7 @@ async def test_connection_that_is_sealed_in_memory_is_opened_on_the_fast_path(tm
     ],
 )
 async def test_requests_with_options_that_only_the_chain_supports_use_the_chain(tmp_path: Path, more: bytes) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get(more=more))
@@ -135,7 +143,7 @@ async def test_requests_with_options_that_only_the_chain_supports_use_the_chain(
 
 @pytest.mark.parametrize("target", [b"/proxy/../x", b"/%70roxy/x", b"/proxyx", b"/proxy/%2e%2e/x", b"/providers"])
 async def test_a_path_that_is_not_plain_uses_the_chain(tmp_path: Path, target: bytes) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get(target))
@@ -145,7 +153,11 @@ async def test_a_path_that_is_not_plain_uses_the_chain(tmp_path: Path, target: b
 
 async def test_an_absolute_url_below_the_base_gives_the_same_path_on_both_paths(tmp_path: Path) -> None:
     limits = {"display_name": "k", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /a"]}}
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         minted = await running.json("POST", "/environment/api-keys", json=limits, expect=200)
         secret = minted["data"]["secret"].encode()
         rounds = 0
@@ -198,7 +210,10 @@ async def test_a_response_is_the_same_on_the_fast_path_and_in_the_chain(
                 warming = b"/warm" in head
                 writer.write(OK if warming else says.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == b"HEAD" else says)
 
-        async with raw_provider(responded) as provider, before(provider, folder, fast_path=fast_path) as running:
+        async with (
+            raw_provider(responded) as provider,
+            gateway_to_provider(provider, folder, fast_path=fast_path) as running,
+        ):
             await warm(running)
             async with dial(port_of(running)) as client:
                 response = await client.ask(get(method=method), method=method)
@@ -211,7 +226,7 @@ async def test_a_response_is_the_same_on_the_fast_path_and_in_the_chain(
 
 
 async def test_records_are_the_same_on_the_fast_path_and_in_the_chain(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         notes: list[Any] = []
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
@@ -241,7 +256,7 @@ async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
             provider.heads.append(head)
             writer.write(OK if b"/warm" in head else refusal)
 
-    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             response = await client.ask(get())
@@ -261,7 +276,7 @@ async def test_retries_continue_in_the_chain(tmp_path: Path) -> None:
             provider.heads.append(head)
             writer.write(busy if len(provider.heads) == 2 else OK)
 
-    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             response = await client.ask(get(more=b"Retries: 2\r\n"))
@@ -278,7 +293,7 @@ async def test_an_idle_connection_that_was_closed_is_replaced_once(tmp_path: Pat
         writer.write(OK)
         await read_message(reader)  # read the next request, then close without a response
 
-    async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(one_each) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             response = await client.ask(get())
@@ -296,7 +311,7 @@ async def test_a_response_that_is_not_http_is_a_502(tmp_path: Path) -> None:
                 OK if b"/warm" in head else b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
             )
 
-    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             response = await client.ask(get())
@@ -318,7 +333,7 @@ async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None
             await sent.wait()
             return
 
-    async with raw_provider(torn) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(torn) as provider, gateway_to_provider(provider, tmp_path) as running:
         notes: list[Any] = []
         await warm(running)
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
@@ -345,7 +360,7 @@ async def test_disconnect_of_the_caller_frees_the_provider(tmp_path: Path) -> No
             disconnected.set()
             return
 
-    async with raw_provider(endless) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(endless) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         notes: list[Any] = []
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
@@ -376,7 +391,7 @@ async def test_receiving_pauses_while_the_caller_does_not_read(tmp_path: Path) -
                 written += len(piece)
                 await writer.drain()
 
-    async with raw_provider(large) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(large) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
@@ -399,7 +414,7 @@ async def test_requests_sent_together_get_responses_in_their_order(tmp_path: Pat
             target = head.split(b" ")[1]
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(target) + target)
 
-    async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(echo) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get(b"/proxy/0"))
@@ -409,7 +424,11 @@ async def test_requests_sent_together_get_responses_in_their_order(tmp_path: Pat
 
 
 async def test_a_deleted_connection_is_refused_immediately(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         assert (await client.ask(get())).status == 200
         assert (await client.ask(get())).status == 200
         await running.json("DELETE", "/connections/c1?provider_config_key=acme", expect=200)
@@ -419,7 +438,11 @@ async def test_a_deleted_connection_is_refused_immediately(tmp_path: Path) -> No
 
 
 async def test_a_removed_key_is_refused(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         for _ in range(2):
             assert (await client.ask(get())).status == 200
         del running.runtime.generation.keys._by_digest[digest(SECRET_KEY)]
@@ -429,7 +452,11 @@ async def test_a_removed_key_is_refused(tmp_path: Path) -> None:
 
 
 async def test_no_secret_key_is_kept(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         await warm(running)
         for _ in range(2):
             await client.ask(get())
@@ -449,7 +476,7 @@ async def test_an_exchange_that_stalls_too_long_is_a_504(tmp_path: Path, monkeyp
             else:
                 silent.set()
 
-    async with raw_provider(mute) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(mute) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
@@ -475,7 +502,7 @@ async def test_the_last_response_before_a_stop_has_connection_close(tmp_path: Pa
                 await may_respond.wait()
             writer.write(OK)
 
-    async with raw_provider(slow) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(slow) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
@@ -504,7 +531,7 @@ async def test_a_connection_is_closed_if_the_client_requests_close(
             whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             writer.write(OK if b"/warm" in head else whole)
 
-    async with raw_provider(large) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(large) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         server = running.runner.server if running.runner is not None else None
         assert server is not None
@@ -542,7 +569,11 @@ async def test_host_application_has_no_fast_path(tmp_path: Path) -> None:
 
 
 async def test_heads_are_forgotten_after_their_time_and_not_at_the_first_sweep(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         await warm(running)
         for _ in range(2):
             await client.ask(get())
@@ -555,7 +586,7 @@ async def test_heads_are_forgotten_after_their_time_and_not_at_the_first_sweep(t
 async def test_heads_are_forgotten_after_the_last_client_has_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         sweep, forgotten, sweeps = running.fast_path.sweep, asyncio.Event(), 0
 
         def sweep_at_the_second_time(_now: float) -> bool:
@@ -581,7 +612,11 @@ async def test_heads_are_forgotten_after_the_last_client_has_disconnected(
 
 async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> None:
     """Parsed header lines are remembered only after the key was accepted, so strangers cannot fill the memory."""
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
         assert (await client.ask(foreign)).status == 401
         assert running.fast_path.remembered_heads == 0
@@ -595,7 +630,11 @@ async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_heads, "MAX_KNOWN_BYTES", 20_000)
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         await warm(running)
         remembered = []
         for number in range(4):
@@ -609,7 +648,11 @@ async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
 
 
 async def test_one_known_head_serves_all_connections_lengths_and_traces(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+    async with (
+        raw_provider() as provider,
+        gateway_to_provider(provider, tmp_path) as running,
+        dial(port_of(running)) as client,
+    ):
         await warm(running)
         ids = [f"c{number}" for number in range(1, 8)]
         for name in ids[1:]:
@@ -648,7 +691,7 @@ async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_t
             else:
                 writer.write(OK)
 
-    async with raw_provider(responded) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(responded) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())

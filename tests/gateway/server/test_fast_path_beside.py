@@ -14,10 +14,10 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.proxy.test_server_timing import split
-from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
+from tests.gateway.server.test_fast_path import dial, gateway_to_provider, get, port_of, warm
 
 
-def numbers_of(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
+def series_of(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     metrics = running.runtime.metrics
     return {key[1:]: numbers[0] for key, numbers in total([metrics.page]).items() if key[0] == name}
 
@@ -29,13 +29,13 @@ async def test_fast_path_requests_are_counted_and_timed(tmp_path: Path, clock: C
             clock.ahead_s += 5
             writer.write(OK)
 
-    async with raw_provider(slow) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(slow) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             responses = [await client.ask(get()) for _ in range(3)]
         taken = running.fast_path.taken
         assert taken >= 2
-        assert numbers_of(running, "gateway_proxy_requests_total") == {("dev", "acme", "GET", "200", ""): 4}
+        assert series_of(running, "gateway_proxy_requests_total") == {("dev", "acme", "GET", "200", ""): 4}
         split_ms = next(numbers for key, numbers in total([running.runtime.metrics.page]).items() if key[0] == "split")
     for response in responses:
         text = split((response.head.one("server-timing") or b"").decode())
@@ -56,7 +56,7 @@ async def test_a_handed_over_request_counts_the_time_on_the_fast_path(tmp_path: 
                 clock.ahead_s += 5
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
 
-    async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(refusing) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         notes = []
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
@@ -76,7 +76,7 @@ async def test_a_handed_over_request_counts_the_time_on_the_fast_path(tmp_path: 
 
 
 async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             for _ in range(2):
@@ -111,7 +111,7 @@ async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_w
             await resume_reading.wait()
             writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 9\r\n\r\nprovider\n")
 
-    async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(refusing) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get(b"/proxy/warm"))
@@ -142,7 +142,7 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
             await resume_reading.wait()
             return
 
-    async with raw_provider(breaking) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(breaking) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get())
@@ -176,7 +176,7 @@ async def test_after_a_keep_alive_response_one_more_request_is_answered_during_t
             await resume_reading.wait()
             writer.write(b"k")
 
-    async with raw_provider(in_two_halves) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(in_two_halves) as provider, gateway_to_provider(provider, tmp_path) as running:
         running.drain_s = PATIENCE_S
         await running.restart()
         await warm(running)

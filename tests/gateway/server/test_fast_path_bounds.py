@@ -15,7 +15,7 @@ from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
-from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
+from tests.gateway.server.test_fast_path import dial, gateway_to_provider, get, port_of, warm
 from tests.wire.recorder import turns
 
 
@@ -41,7 +41,7 @@ async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Pa
             else:
                 stuck.set()  # send no response, so that later requests wait
 
-    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(script) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
 
@@ -92,7 +92,7 @@ async def test_idle_time_counts_from_the_end_of_a_late_head(tmp_path: Path, cloc
             await may_end.wait()
             writer.write(b"ok")
 
-    async with raw_provider(late) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(late) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
@@ -117,7 +117,7 @@ async def test_a_caller_that_still_reads_from_the_socket_buffer_is_not_cut(
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
         await reader.read()
 
-    async with raw_provider(stall) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(stall) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
@@ -147,7 +147,7 @@ async def test_a_caller_that_never_reads_the_end_of_its_last_response_is_cut(tmp
         while True:
             writer.write(await pieces.get())
 
-    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(script) as provider, gateway_to_provider(provider, tmp_path) as running:
         running.document["server"]["limits"] = {"answer_idle_s": 0.2, "head_s": 0.4}
         await running.restart()
         await warm(running)
@@ -183,7 +183,7 @@ async def test_the_total_time_limit_continues_after_a_hand_over(tmp_path: Path, 
             else:
                 clock.ahead_s += 9  # no response; together with the 12 s of the first attempt, more than `total_s`
 
-    async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(tardy) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         running.runtime.generation.egress.timeouts = Timeouts(total_s=20)
         async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
@@ -206,7 +206,7 @@ async def test_the_total_time_limit_continues_after_a_hand_over(tmp_path: Path, 
 async def test_limits_of_gateway_yaml_end_a_slow_upload(
     tmp_path: Path, fast_path: bool, limits: dict[str, float], message: bytes
 ) -> None:
-    async with raw_provider() as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path, fast_path=fast_path) as running:
         running.document["server"]["limits"] = limits
         await running.restart()
         await warm(running)
@@ -229,7 +229,10 @@ async def test_response_that_stalls_for_idle_s_of_gateway_yaml_is_cut(tmp_path: 
             head, _ = await read_message(reader)
             writer.write(OK if b"/warm" in head else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
 
-    async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+    async with (
+        raw_provider(script) as provider,
+        gateway_to_provider(provider, tmp_path, fast_path=fast_path) as running,
+    ):
         running.document["egress"]["timeouts"] = {"idle_s": 0.2}
         await running.restart()
         await warm(running)

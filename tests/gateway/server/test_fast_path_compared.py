@@ -21,7 +21,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import Script, raw_provider, read_message
-from tests.gateway.server.test_fast_path import NAMES, VARIES, before, dial, port_of, warm
+from tests.gateway.server.test_fast_path import NAMES, VARIES, dial, gateway_to_provider, port_of, warm
 from tests.wire.recorder import turns
 
 CASES = 60
@@ -159,7 +159,7 @@ async def compared_gateway(folder: Path, *, fast_path: bool) -> AsyncIterator[Co
                 return
 
     folder.mkdir()
-    async with raw_provider(script) as provider, before(provider, folder, fast_path=fast_path) as running:
+    async with raw_provider(script) as provider, gateway_to_provider(provider, folder, fast_path=fast_path) as running:
         found = ComparedGateway(running, arrived)
         with recording_calls(running, found.records):
             yield found
@@ -243,7 +243,10 @@ async def test_a_call_that_reached_the_provider_counts_even_if_its_caller_discon
         await _held_open()
 
     records: list[ExchangeRecord] = []
-    async with raw_provider(silent) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+    async with (
+        raw_provider(silent) as provider,
+        gateway_to_provider(provider, tmp_path, fast_path=fast_path) as running,
+    ):
         await warm(running)
         with recording_calls(running, records):
             async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
@@ -291,7 +294,10 @@ async def test_a_disconnect_is_recorded_once_and_all_resources_are_released(tmp_
             folder = tmp_path / str(n)
             folder.mkdir()
             records: list[ExchangeRecord] = []
-            async with raw_provider(PROVIDERS[provider]) as following, before(following, folder) as running:
+            async with (
+                raw_provider(PROVIDERS[provider]) as following,
+                gateway_to_provider(following, folder) as running,
+            ):
                 await warm(running)
                 with recording_calls(running, records):
                     async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):

@@ -13,7 +13,7 @@ from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import RawProvider, raw_provider, read_message
-from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
+from tests.gateway.server.test_fast_path import dial, gateway_to_provider, get, port_of, warm
 from tests.gateway.server.test_fast_path_bounds import connections
 
 
@@ -28,7 +28,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def batching_gateway(tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """Yield a gateway that sends all plain messages at the end of an event loop iteration."""
     provider: RawProvider
-    async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(echo) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         running.fast_path.write_batch.in_flight = 1
         yield running

@@ -12,7 +12,7 @@ from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
-from tests.gateway.server.test_fast_path import NAMES, Client, before, dial, port_of, warm
+from tests.gateway.server.test_fast_path import NAMES, Client, dial, gateway_to_provider, port_of, warm
 
 MIB = 1 << 20
 UPLOAD_BYTES = 32 * MIB
@@ -71,7 +71,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
             client.writer.write(b"x" * 65_536)
             await client.writer.drain()
 
-    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(script) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         kept = idle_connection(running, provider)
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -103,7 +103,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
         cast("asyncio.Transport", writer.transport).pause_reading()
         await over.wait()
 
-    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+    async with raw_provider(script) as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         kept = idle_connection(running, provider)
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -119,7 +119,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
 
 async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -> None:
     """The last chunk and the next, large request arrive together."""
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(message(b"POST", b"Transfer-Encoding: chunked", b"5\r\nhello\r\n"))
@@ -151,7 +151,10 @@ async def test_only_a_request_without_a_body_is_sent_again_on_a_new_connection(
             writer.write(OK)
         arrived += 1
 
-    async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+    async with (
+        raw_provider(script) as provider,
+        gateway_to_provider(provider, tmp_path, fast_path=fast_path) as running,
+    ):
         await warm(running)
         async with dial(port_of(running)) as client:
             body = b"xx" if framing.endswith(b"2") else b""
@@ -176,7 +179,7 @@ async def test_an_upload_that_was_not_sent_is_sent_on_a_new_connection(
         return send(connection, head, *others, **options)
 
     monkeypatch.setattr(ProviderConnection, sends, end_before_write)
-    async with raw_provider() as provider, before(provider, tmp_path) as running:
+    async with raw_provider() as provider, gateway_to_provider(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
             await client.send(message(b"POST", b"Content-Length: 20", body[:first_bytes]))

@@ -62,7 +62,7 @@ async def refusal_response(_: web.Request) -> web.StreamResponse:
     return web.json_response({"error": "no"}, status=422)
 
 
-async def as_if_ours(_: web.Request) -> web.StreamResponse:
+async def response_with_gateway_fields(_: web.Request) -> web.StreamResponse:
     return web.json_response({"error": {"code": "forbidden"}}, status=403, headers={"Gateway-Error": "forbidden"})
 
 
@@ -94,7 +94,7 @@ RESPONSES: list[Responding] = [
     without_content,
     redirect_response,
     refusal_response,
-    as_if_ours,
+    response_with_gateway_fields,
     large,
     too_large,
     broken_off,
@@ -146,7 +146,7 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
         taken = gateway.running.fast_path.taken - before if fast_path else 0
         return (
             list(map(without_variable_parts, results)),
-            [as_noted(record) for record in records],
+            [comparable_record(record) for record in records],
             gateway.provider.calls,
         ), taken
 
@@ -161,7 +161,7 @@ def without_variable_parts(result: Any) -> Any:
     return text.partition("request_id")[0]
 
 
-def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
+def comparable_record(record: ExchangeRecord) -> tuple[object, ...]:
     return (
         record.method,
         record.path,

@@ -111,7 +111,7 @@ class ConnectedToLate(socket.socket):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a socket filter of Linux")
 async def test_no_connection_is_made_between_the_last_accept_and_the_close(listener: socket.socket) -> None:
-    """Otherwise the kernel would reset the connection, and load balancers do not repeat a POST after a reset."""
+    """The kernel would reset such a connection, and load balancers do not repeat a POST after a reset."""
     runner = await running()
     waiting = clients(listener, 3)
     with ConnectedToLate(fileno=os.dup(listener.fileno())) as closing, socket.socket() as late:

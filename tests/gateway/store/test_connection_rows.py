@@ -57,7 +57,7 @@ GIVEN: list[tuple[dict[str, Any], list[str]]] = [
 
 
 async def test_listed_connections_match_all_given_filters(five_connections: Store) -> None:
-    """This is one test for all filters, because it writes nothing."""
+    """One test covers all filters, because it writes nothing."""
     found = [(wanted, await listed_names(five_connections, **wanted)) for wanted, _ in GIVEN]
     assert found == GIVEN
 

@@ -45,7 +45,7 @@ async def opening_error(path: Path, key: bytes = KEY, environments: frozenset[st
     return str(refusal.value)
 
 
-def left_by_a_crash(path: Path) -> None:
+def leave_files_of_a_crash(path: Path) -> None:
     """Copy the files of an open database and put the copies back. This is the state after the process was killed."""
     saved = {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
     crashed = path.parent / "crashed"
@@ -87,7 +87,7 @@ async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process
 ) -> None:
     store = await open_test_store()
     await store.connections.put(new(), now=NOW)
-    left_by_a_crash(path)
+    leave_files_of_a_crash(path)
     crashed = path.parent / "crashed" / path.name
     assert (crashed.parent / "gateway.db-wal").stat().st_size > 0
     before = contents(crashed)

@@ -96,7 +96,7 @@ async def test_completing_stores_the_connection_once(open_test_store: StoreOpene
 
 @pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
 async def test_typed_credential_of_another_browser_is_refused(open_test_store: StoreOpener, waits: bool) -> None:
-    """This holds even if the claim happens immediately before the credential arrives, on any node."""
+    """The credential is refused even if the claim happens immediately before the credential arrives, on any node."""
     stores = [await open_test_store(), await open_test_store()]
     await session(stores[0], max_connections=5)
     existing = [await add(stores[0])] if waits else []

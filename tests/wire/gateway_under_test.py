@@ -36,7 +36,7 @@ def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
 
 
 @asynccontextmanager
-async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = True) -> AsyncIterator[Bench]:
+async def gateway_with_recorder(recorder: Recorder, folder: Path, *, fast_path: bool = True) -> AsyncIterator[Bench]:
     """Yield a gateway with connection `c1` in each integration. All integrations send to `recorder`.
 
     `fast_path`: plain requests take the fast path. If false, all requests go through the middleware chain.
