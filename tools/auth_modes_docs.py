@@ -40,11 +40,9 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     if mode.required_fields:
         yield f"| an entry must have | {_names(mode.required_fields)} |"
     if mode.optional_fields:
-        yield f"| and may have | {_names(mode.optional_fields)} |"
-    if mode.placeholders:
-        yield "| templates can use | " + " ".join(f"`${{{placeholder}}}`" for placeholder in mode.placeholders) + " |"
-    if mode.members:
-        yield "| and | " + " ".join(f"`${{credentials.{member}}}`" for member in mode.members) + " |"
+        yield f"| an entry may have | {_names(mode.optional_fields)} |"
+    if placeholders := (*mode.placeholders, *(f"credentials.{member}" for member in mode.members)):
+        yield "| templates can use | " + " ".join(f"`${{{placeholder}}}`" for placeholder in placeholders) + " |"
 
 
 def _names(names: tuple[str, ...]) -> str:
