@@ -143,7 +143,7 @@ def _mint_key(port: int, key: str, fields: dict[str, Any]) -> str:
 def _collector() -> Iterator[str]:
     """Run a trace collector in this process, and yield its URL. The collector accepts every trace and stores none."""
 
-    class Taking(BaseHTTPRequestHandler):
+    class AcceptingHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -155,7 +155,7 @@ def _collector() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Log nothing, because the log would cost CPU time."""
 
-    with ThreadingHTTPServer((HOST, 0), Taking) as server:
+    with ThreadingHTTPServer((HOST, 0), AcceptingHandler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://{HOST}:{server.server_port}"
         server.shutdown()

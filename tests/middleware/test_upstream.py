@@ -135,7 +135,7 @@ async def upstream_for(
     return request[UPSTREAM]
 
 
-async def test_the_base_path_comes_first() -> None:
+async def test_the_requested_path_is_appended_to_the_base_path() -> None:
     sent = await upstream_for("/proxy/a%2fb?x")
     assert (sent.url, sent.base_path) == ("http://127.0.0.1:8000/v1/a%2fb?x", "/v1")
 

@@ -32,7 +32,7 @@ async def test_number_of_pages_is_limited_and_the_cursor_continues(tmp_path: Pat
         assert (await paged_gateway.call("5")).trailer["complete"]
 
 
-async def test_marks_return_a_cursor_after_each_page(tmp_path: Path) -> None:
+async def test_with_marks_each_page_is_followed_by_a_cursor(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as paged_gateway:
         response = await paged_gateway.call("all; marks")
         assert [(mark["pages"], mark["records"]) for mark in response.marks] == [(1, 2), (2, 4)]

@@ -64,13 +64,13 @@ def error_of(report: dict[str, Any], name: str) -> tuple[int, str]:
     return response["status"], response["data"]["error"]["code"]
 
 
-async def test_every_call_that_should_succeed_succeeds(report: dict[str, Any]) -> None:
+async def test_every_sdk_call_that_should_succeed_succeeds(report: dict[str, Any]) -> None:
     meant = re.compile("Unknown|Again$|Deleted|Declared|WrongKey|^patch$")
     wrong = {name: item["failed"] for name, item in report.items() if "failed" in item and not meant.search(name)}
     assert wrong == {}
 
 
-async def test_providers(report: dict[str, Any]) -> None:
+async def test_providers_are_listed_and_read_with_the_sdk(report: dict[str, Any]) -> None:
     names = [item["name"] for item in value(report, "listProviders")["data"]]
     assert "sandbox" in names
     assert len(names) < 20
@@ -81,7 +81,7 @@ async def test_providers(report: dict[str, Any]) -> None:
     assert error_of(report, "getUnknownProvider") == (404, "not_found")
 
 
-async def test_integrations(report: dict[str, Any]) -> None:
+async def test_integrations_are_created_changed_and_deleted_with_the_sdk(report: dict[str, Any]) -> None:
     assert [config["unique_key"] for config in value(report, "listIntegrations")["configs"]] == ["sandbox"]
     made = value(report, "createIntegration")["data"]
     assert (made["unique_key"], made["provider"], made["display_name"]) == ("sdk", "sandbox", "SDK")
@@ -103,7 +103,7 @@ async def test_integrations(report: dict[str, Any]) -> None:
     assert error_of(report, "getDeletedIntegration") == (404, "not_found")
 
 
-async def test_lists_of_connections(report: dict[str, Any]) -> None:
+async def test_connections_are_listed_and_filtered_with_the_sdk(report: dict[str, Any]) -> None:
     connection = report["given"]["connection"]
     assert value(report, "patchConnection") == {"success": True}
     for name in ("listConnections", "listConnectionsById", "listConnectionsBySearch", "listConnectionsByTags"):
@@ -124,7 +124,7 @@ async def test_lists_of_connections(report: dict[str, Any]) -> None:
     assert value(report, "waitForConnection")["connection_id"] == connection
 
 
-async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
+async def test_a_connection_and_its_token_are_read_and_refreshed_with_the_sdk(report: dict[str, Any]) -> None:
     item = value(report, "getConnection")
     assert item["provider_config_key"] == "sandbox"
     assert item["connection_config"]["cloudId"] == report["given"]["cloudId"]
@@ -143,7 +143,7 @@ async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
     assert error_of(report, "getUnknownConnection") == (404, "unknown_connection")
 
 
-async def test_metadata(report: dict[str, Any]) -> None:
+async def test_metadata_is_set_merged_and_read_with_the_sdk(report: dict[str, Any]) -> None:
     names = report["given"]
     whose = {"provider_config_key": "sandbox"}
     assert value(report, "setMetadata") == {
@@ -159,7 +159,7 @@ async def test_metadata(report: dict[str, Any]) -> None:
     assert value(report, "getMetadataAgain") == {"plan": "pro", "seats": 1}
 
 
-async def test_connect_sessions(report: dict[str, Any]) -> None:
+async def test_a_connect_session_is_created_with_the_sdk(report: dict[str, Any]) -> None:
     made = value(report, "createConnectSession")["data"]
     assert re.fullmatch(r"nango_connect_session_[0-9a-f]{64}", made["token"])
     assert made["token"] in made["connect_link"]
@@ -171,14 +171,14 @@ async def test_connect_sessions(report: dict[str, Any]) -> None:
     assert issues[0]["path"] == ["allowed_integrations", "0"]
 
 
-async def test_environment_variables(report: dict[str, Any]) -> None:
+async def test_environment_variables_are_read_with_the_sdk(report: dict[str, Any]) -> None:
     assert value(report, "getEnvironmentVariables") == [
         {"name": "REGION", "value": "eu"},
         {"name": "EMPTY_ISH", "value": "0"},
     ]
 
 
-async def test_proxied_calls(report: dict[str, Any]) -> None:
+async def test_proxied_calls_are_made_with_the_sdk(report: dict[str, Any]) -> None:
     for name, count in (("get", 1), ("getWithQuery", 2), ("post", 1)):
         response = value(report, name)
         assert (response["status"], len(response["data"]["issues"])) == (200, count), name
@@ -196,7 +196,7 @@ async def test_proxied_calls(report: dict[str, Any]) -> None:
     assert error_of(report, "withWrongKey") == (401, "unknown_account")
 
 
-async def test_deleting_a_connection(report: dict[str, Any]) -> None:
+async def test_a_connection_is_deleted_with_the_sdk(report: dict[str, Any]) -> None:
     deleted = value(report, "deleteConnection")
     assert (deleted["status"], deleted["data"]["success"]) == (200, True)
     assert {item["outcome"] for item in deleted["data"]["revocation"]} == {"revoked"}

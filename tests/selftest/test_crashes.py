@@ -88,7 +88,7 @@ async def test_kills_during_many_refreshes_lose_no_token_unreported_and_killed_w
     assert RefreshTally.from_json(asdict(tally)) == tally
 
 
-def test_a_loss_is_counted_by_the_killed_process_and_whether_it_was_reported() -> None:
+def test_losses_are_counted_by_killed_process_and_by_whether_they_were_reported() -> None:
     tally = RefreshTally()
     tally.count_connection(PARENT, "c1", 424, "rotation_lost")
     tally.count_connection(PARENT, "c2", 200, "authorized")

@@ -97,5 +97,5 @@ def test_addresses_are_compared_as_patterns(ours: str, theirs: str, same: bool) 
     assert agrees(entry, Statement("x", "revocation_url", (theirs,), ("grant",))) is None
 
 
-def test_address_is_normalised_without_variable_parts() -> None:
+def test_address_is_normalized_without_variable_parts() -> None:
     assert normalized_url("https://${connectionConfig.x}.Example.com:443/v2/token?y=1") == "*.example.com/token"

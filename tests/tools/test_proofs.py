@@ -53,7 +53,7 @@ def test_if_a_wrong_credential_gets_a_200_the_response_decides() -> None:
     assert proof_from(correction=own, **fact)["proxy"]["verification"] == {"expect": {"ok": True}}
 
 
-def test_a_verification_by_post() -> None:
+def test_a_verification_by_post_gets_its_body_from_the_fact() -> None:
     entry = proof_from(method="POST", body='{"query":"{me{id}}"}')
     assert entry["account"] | {"method": "POST", "data": {"query": "{me{id}}"}} == entry["account"]
     assert entry["proxy"]["verification"] == {
@@ -76,7 +76,7 @@ def test_a_verification_by_post() -> None:
         ("", {}),
     ],
 )
-def test_descriptions_in_words_become_fields(expected_text: str, fields: dict[str, Any]) -> None:
+def test_descriptions_of_expected_responses_become_fields(expected_text: str, fields: dict[str, Any]) -> None:
     assert expected(expected_text) == fields
 
 

@@ -231,7 +231,7 @@ BODILESS_RESPONSES = table(
 
 
 @pytest.mark.parametrize(("method", "said", "length"), BODILESS_RESPONSES)
-async def test_a_response_without_a_body_has_none(
+async def test_a_response_without_a_body_arrives_without_one(
     bench: Bench, method: bytes, said: bytes, length: bytes | None
 ) -> None:
     response = await bench.responded(sends(said), request(method=method))

@@ -73,7 +73,7 @@ def test_rules_of_one_key_may_repeat_only_few_operations(catalog: Catalog) -> No
     assert len(rules) - len(caught.value.errors or ()) == MAX_REPEATED // each + 1
 
 
-def test_operation_at_another_host_is_left_out(tmp_path: Path) -> None:
+def test_operation_at_another_host_is_not_in_an_operation_rule(tmp_path: Path) -> None:
     own = load_catalog([folder(write_files(tmp_path, mail=FILE), mail=MAIL)])
     assert names("operations mail write", own) == ["send_mail"]
     with pytest.raises(ValueError, match=r"which is at https://up\.example\.com"):

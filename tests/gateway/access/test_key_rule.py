@@ -93,7 +93,7 @@ def test_rule_that_can_never_match_is_refused_with_a_reason(text: str) -> None:
         ("GET /issue/{issueId} as get_issue", "such as {issue_id}"),
     ],
 )
-def test_a_mistyped_rule_is_refused_with_what_to_write(text: str, reason: str) -> None:
+def test_a_mistyped_rule_is_refused_with_the_correct_form(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         parse_rule(text)
 

@@ -111,7 +111,7 @@ async def test_rule_that_probably_matches_nothing_is_accepted_with_a_warning(gat
     assert "warnings" not in await gateway.key("right", limits={"rules": ["GET /x"]})
 
 
-async def test_an_unknown_integration_is_a_warning_for_keys_that_may_list_integrations(
+async def test_an_unknown_integration_causes_a_warning_for_keys_that_may_list_integrations(
     gateway: TwoConnectionGateway,
 ) -> None:
     wrong = {"connections": ["acem/c1"], "integrations": ["acme", "acem"]}
@@ -135,7 +135,7 @@ async def test_an_unknown_integration_is_a_warning_for_keys_that_may_list_integr
         ({"integrations": ["*"]}, "leave this limit out"),
     ],
 )
-async def test_a_name_that_nothing_can_have_is_a_warning(
+async def test_a_name_that_nothing_can_have_causes_a_warning(
     gateway: TwoConnectionGateway, limits: dict[str, list[str]], reason: str
 ) -> None:
     (warning,) = (await gateway.key("typo", limits=limits))["warnings"]
@@ -797,7 +797,7 @@ def count_reads(
     return reads
 
 
-def test_every_endpoint_behind_a_key_states_its_scope() -> None:
+def test_every_endpoint_that_needs_a_key_states_its_scope() -> None:
     behind = [(m, p, h) for m, p, h in ROUTES if scope in getattr(h, CHAIN_ATTRIBUTE, ())]
     assert len(behind) > 10
     assert [(method, path) for method, path, handler in behind if not hasattr(handler, NEEDS_ATTRIBUTE)] == []

@@ -131,7 +131,7 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_delay_no_othe
         assert max(*mint, *first_use, *listing) <= MAX_HOLD_S, (mint, first_use, listing)
 
 
-async def test_a_large_key_decides_as_a_small_one(gateway: TwoConnectionGateway) -> None:
+async def test_a_key_with_many_rules_decides_like_a_key_with_few(gateway: TwoConnectionGateway) -> None:
     """The large keys include keys that were stored before the limit of 20 wildcards per rule."""
     rules = ("GET /" + "*a" * 240, *long_rules(1), "GET /proxied/*")
     new = NewMintedKey(
@@ -162,7 +162,7 @@ async def test_a_key_that_ends_while_its_rules_are_compiled_is_refused(
     assert await call(gateway, key["secret"], "/x") == 401
 
 
-async def test_keys_below_one_key_share_its_place_in_the_queue(
+async def test_descendants_of_one_key_share_its_place_in_the_queue(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All keys below one key share its place in the queue. With a place for each, many large keys could delay all other

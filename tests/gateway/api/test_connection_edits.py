@@ -241,7 +241,7 @@ async def test_invalid_tag_filters_of_the_list_are_refused(running: RunningGatew
         assert body["error"]["code"] == "invalid_query_params", query
 
 
-async def test_variables_come_from_the_configuration(running: RunningGateway) -> None:
+async def test_environment_variables_come_from_the_configuration(running: RunningGateway) -> None:
     assert await running.json("GET", "/environment-variables", expect=200) == []
     running.document["environments"]["dev"]["variables"] = {"B": "2", "A": "one"}
     await running.restart()

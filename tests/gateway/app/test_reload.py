@@ -285,7 +285,7 @@ async def test_encryption_key_in_use_is_not_removed(
     await running.import_connection(tracker.grant(), "c2")
 
 
-async def test_a_new_client_is_in_use_since_the_end_of_the_reload(running: RunningGateway) -> None:
+async def test_a_new_client_counts_as_used_only_since_the_end_of_the_reload(running: RunningGateway) -> None:
     """Until the configuration is replaced, providers refuse the former client: that says nothing about the new one."""
     accepted: list[datetime] = []
     running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] = "another-secret"

@@ -10,7 +10,7 @@ from gateway.secret import Secret
 from tests.fakes.providers import provider
 
 
-def test_a_value_that_a_body_cannot_use_is_an_invalid_request() -> None:
+def test_a_value_that_a_template_of_a_body_cannot_use_is_an_invalid_request() -> None:
     context = AuthContext(provider(), Integration(environment="dev", integration_id="t", provider="tracker"))
     key = {"credentials.privateKey": Secret("not a key")}
     with pytest.raises(InvalidRequest, match="A value in the request's body must be a private key in PEM"):

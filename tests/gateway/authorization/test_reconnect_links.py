@@ -333,7 +333,7 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
         await running.stop()
 
 
-async def test_the_open_sessions_of_a_key_end_by_themselves(
+async def test_a_key_may_open_another_session_once_its_open_sessions_have_expired(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = gateway_with_links(tracker, tmp_path, sessions_open=1)

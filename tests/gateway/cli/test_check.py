@@ -78,7 +78,7 @@ def test_unknown_key_is_reported_without_the_source_of_its_value(file: Path, mon
         ("/d?host=/run/postgresql", False),
     ],
 )
-def test_a_database_elsewhere_whose_certificate_is_not_checked_is_warned_of(
+def test_a_remote_database_whose_certificate_is_not_checked_causes_a_warning(
     file: Path, address: str, warned: bool
 ) -> None:
     result = check(file, GOOD.replace("store: {", f"store: {{url: 'postgresql://u:database-password@{address}', "))

@@ -72,7 +72,7 @@ def test_a_wrong_encryption_key_is_reported_before_anything_heavy_is_imported(fi
     assert (shown.exit_code, shown.stdout, shown.stderr) == (1, "", message)
 
 
-def test_a_wrong_encryption_key_is_reported_of_postgresql_too(file: Path, empty_database: str) -> None:
+def test_a_wrong_encryption_key_is_reported_for_postgresql_too(file: Path, empty_database: str) -> None:
     asyncio.run(_seal_with_another_key(empty_database))
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{empty_database}', "))
     assert "store.encryption_keys" in refusal(file, ("sqlalchemy",))

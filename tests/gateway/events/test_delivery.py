@@ -245,7 +245,7 @@ async def test_receiver_that_returns_410_gets_no_more_events(
     assert (found.state, found.attempts) == (DeliveryState.DEAD, 1)
 
 
-async def test_retry_after_is_honoured(
+async def test_retry_after_is_honored(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = failure_response(429, **{"Retry-After": "900"})

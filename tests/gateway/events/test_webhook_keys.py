@@ -69,7 +69,7 @@ def test_usable_keys_are_found_by_their_id(response: Any, kids: set[str]) -> Non
     assert set(keys_in(json.dumps(response).encode())) == kids
 
 
-def test_a_certificate_needs_no_id() -> None:
+def test_a_certificate_is_read_as_a_key_without_an_id() -> None:
     text = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----"
     assert keys_in(text.encode() + b"\n") == {"": text}
     assert keys_in(b"\xff") == {}

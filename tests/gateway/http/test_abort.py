@@ -23,6 +23,6 @@ class BufferedTransport(asyncio.WriteTransport):
 
 
 @pytest.mark.parametrize("buffered", [0, 5])
-def test_without_a_socket_only_the_bytes_of_the_transport_count(buffered: int) -> None:
+def test_only_bytes_in_the_transport_are_counted_if_there_is_no_socket(buffered: int) -> None:
     transport = BufferedTransport(buffered)
     assert (unread_bytes(transport), bytes_held_up(transport)) == (buffered, buffered)

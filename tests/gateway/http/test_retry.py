@@ -37,7 +37,7 @@ def test_other_request_may_be_repeated_only_with_a_key_or_if_no_byte_was_sent(me
 
 
 @given(st.text(), st.booleans(), st.booleans(), st.booleans())
-def test_request_without_its_body_is_never_repeated(method: str, keyed: bool, kept: bool, sent: bool) -> None:
+def test_request_whose_body_was_not_kept_is_never_repeated(method: str, keyed: bool, kept: bool, sent: bool) -> None:
     assert kept or not may_send_again(method, has_key=keyed, body_kept=kept, sent=sent)
 
 
@@ -56,7 +56,7 @@ def test_statuses_of_the_entry_replace_the_default_and_those_of_the_caller_are_a
     assert [status for status in range(100, 600) if entry.asks_for_retry(status, [])] == [409, 502, 503, 504]
 
 
-def test_used_up_quota_asks_for_another_attempt_with_any_error_status() -> None:
+def test_a_response_that_reports_a_used_up_quota_is_retried_with_any_error_status() -> None:
     rules = RetryRules.of(remaining="X-RateLimit-Remaining")
     assert rules.asks_for_retry(403, [("x-ratelimit-remaining", "0")])
     assert not rules.asks_for_retry(403, [("x-ratelimit-remaining", "10")])

@@ -120,7 +120,7 @@ def test_an_absolute_target_to_another_host_is_refused(target: str, host: str) -
         origin_form(target, host)
 
 
-def test_query_slots_replace_any_encoding_and_defaults_do_not() -> None:
+def test_query_slots_replace_parameters_in_any_encoding_and_defaults_replace_none() -> None:
     assert with_query("/x", [("k", "1")], []) == "/x?k=1"
     assert with_query("/x?", [], [("k", "1")]) == "/x?k=1"
     assert with_query("/x?a=%2F&%6B=2&k&a=b+c", [("k", "1")], [("a", "9"), ("k", "3"), ("z", "5")]) == (

@@ -237,7 +237,7 @@ def test_a_response_of_millions_of_values_is_not_multiplied() -> None:
     "expression",
     ["[?" + "!" * 240 + "@]", "[*]" + "|[*]" * 60, "[*].[@,@,@,@][] | [*]" + " | [*]" * 15],
 )
-def test_an_expression_of_many_steps_leaves_the_event_loop_and_has_a_bound(expression: str) -> None:
+def test_an_expression_of_many_steps_is_evaluated_off_the_event_loop_and_limited(expression: str) -> None:
     found, body = parse_expression(expression), b"[" + b"1," * 30_000 + b"1]"
     assert needs_thread(body, found)
     with pytest.raises(UnusableExpression, match="too large"):

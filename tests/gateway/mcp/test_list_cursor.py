@@ -118,7 +118,7 @@ async def test_a_public_url_without_a_port_does_not_end_a_list_after_its_first_p
         assert (await gateway.call(key, "list_items", arguments))["structuredContent"]["items"][0] == ITEMS[PAGE]
 
 
-async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
+async def test_the_rules_apply_to_a_next_page_as_to_any_call(tmp_path: Path) -> None:
     async def outside(request: web.Request) -> web.Response:
         outside_url = str(request.url.with_path("/base/v1/secrets").with_query(start=20))
         return web.json_response({"items": ITEMS, "meta": {"url": outside_url}})

@@ -318,7 +318,7 @@ async def test_a_worker_without_the_whole_response_fetches_it_again(
     assert len(gateway.provider.calls) == 2
 
 
-async def test_a_whole_response_that_cannot_be_fetched_again_counts_once(
+async def test_a_whole_response_that_cannot_be_fetched_again_counts_once_against_the_rate(
     gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def once(_request: web.Request) -> web.Response:
@@ -418,7 +418,7 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(gateway: AgentG
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
-async def test_a_refused_request_counts_once(gateway: AgentGateway) -> None:
+async def test_a_refused_request_counts_once_against_the_rate(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES, limits={"rate": 4})
     for method, params in (
         ("prompts/list", {}),

@@ -221,7 +221,7 @@ def test_results_are_complete_and_lists_state_how_long_they_are_valid() -> None:
     assert older.body == {"jsonrpc": "2.0", "id": 7, "result": {"tools": []}}
 
 
-def test_an_error_of_a_method_is_a_404_since_2026_and_a_200_before() -> None:
+def test_an_unknown_method_has_status_404_since_revision_2026_and_200_before() -> None:
     fault = RpcError(mcp.METHOD_NOT_FOUND, "No.")
     assert mcp.error_reply(fault, RpcRequest(1, "x", {}, mcp.MODERN), 1).status == 404
     assert mcp.error_reply(fault, RpcRequest(1, "x", {}, "2025-11-25"), 1).status == 200

@@ -73,7 +73,7 @@ def test_a_revoked_grant_is_recognized_in_every_error_format(shape: str, status:
 
 
 @pytest.mark.parametrize("shape", [name for name, (response, _) in GONE.items() if isinstance(response, dict)])
-def test_a_final_error_code_is_recognised_with_status_200_too(shape: str) -> None:
+def test_a_final_error_code_is_recognized_with_status_200_too(shape: str) -> None:
     fault = fault_of(200, GONE[shape][0])
     assert isinstance(fault, TokenRefused)
     assert fault.code == GONE[shape][1]

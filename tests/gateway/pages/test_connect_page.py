@@ -334,7 +334,9 @@ async def test_an_end_user_who_named_a_site_is_not_asked(chooser: Chooser) -> No
     assert (status, "radio" in html) == (200, False)
 
 
-async def test_an_import_that_names_no_site_is_refused_with_their_list(chooser: Chooser, tracker: Tracker) -> None:
+async def test_an_import_that_names_no_site_is_refused_with_the_list_of_sites(
+    chooser: Chooser, tracker: Tracker
+) -> None:
     grant = tracker.grant()
     body = {
         "provider_config_key": "tracker",

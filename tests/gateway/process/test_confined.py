@@ -20,7 +20,9 @@ pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
 @pytest.mark.skipif(not without_syscalls.GROUPS["resources"], reason="needs Linux on x86-64 or ARM64")
-async def test_killed_worker_loses_no_token_under_the_units_filter(tracker: Tracker, tmp_path: Path) -> None:
+async def test_killed_worker_loses_no_token_under_the_system_call_filter_of_the_unit(
+    tracker: Tracker, tmp_path: Path
+) -> None:
     """``SystemCallFilter=~@resources`` forbids nice(2), among others."""
     assert "~@privileged @resources" in (ROOT / "deploy" / "gateway.service").read_text()
     assert "setpriority" not in (ROOT / "deploy" / "gateway.service").read_text()

@@ -202,7 +202,7 @@ def _retry_after(text: str, status: int = 429) -> bytes:
     return f"HTTP/1.1 {status} Later\r\nRetry-After: {text}\r\nContent-Length: 0\r\n\r\n".encode()
 
 
-async def test_retry_after_is_honoured_and_a_wait_that_is_too_long_is_left_to_the_caller(waits: list[float]) -> None:
+async def test_retry_after_is_honored_and_a_wait_that_is_too_long_is_left_to_the_caller(waits: list[float]) -> None:
     assert (await call_provider(_retry_after("7"), OK)).summary == (200, "2", 2)
     assert 7 <= waits[0] <= 7.7
     result = await call_provider(_retry_after("31"), OK)
@@ -244,7 +244,7 @@ async def test_retry_on_adds_statuses_and_others_are_not_retried(waits: list[flo
     assert (await call_provider(BUSY, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
 
 
-async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float]) -> None:
+async def test_each_attempt_has_the_credential_that_is_current_at_its_time(waits: list[float]) -> None:
     providers: list[RawProvider] = []
     script = responding(providers, BUSY, OK)
     async with raw_provider(script) as provider:
@@ -289,7 +289,7 @@ async def test_a_401_causes_one_refresh_and_one_more_attempt() -> None:
             assert len(provider.heads) == 4
 
 
-async def test_a_401_passes_without_a_newer_token_or_if_the_request_cannot_be_sent_again() -> None:
+async def test_a_401_is_returned_without_a_newer_token_or_if_the_request_cannot_be_sent_again() -> None:
     providers: list[RawProvider] = []
     script = responding(providers, DENIED)
     async with raw_provider(script) as provider:
@@ -304,7 +304,9 @@ async def test_a_401_passes_without_a_newer_token_or_if_the_request_cannot_be_se
     assert len(provider.heads) == 2
 
 
-async def test_a_401_is_closed_if_the_wait_for_a_newer_token_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_401_response_is_closed_if_the_wait_for_a_newer_token_exceeds_the_total_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 6\r\n\r\nden")

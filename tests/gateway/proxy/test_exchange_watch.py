@@ -11,7 +11,7 @@ from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
 from tests.fakes.clock import Clock
 
 
-async def test_a_caller_that_still_reads_from_the_socket_buffer_is_not_silent(
+async def test_a_caller_that_still_reads_from_the_socket_buffer_does_not_count_as_silent(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     """The caller reads until the fourth check, and each check comes 40 s after the one before."""

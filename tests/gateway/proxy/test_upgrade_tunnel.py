@@ -148,7 +148,7 @@ async def test_disconnect_of_the_caller_frees_the_provider_and_the_last_bytes_ar
         assert await got == b"the last word"
 
 
-async def test_a_provider_that_closes_ends_it_cleanly_after_its_last_byte() -> None:
+async def test_when_the_provider_closes_the_tunnel_ends_cleanly_after_the_last_byte() -> None:
     async def bye(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"x" * 1_000_000)
         await writer.drain()
@@ -158,7 +158,7 @@ async def test_a_provider_that_closes_ends_it_cleanly_after_its_last_byte() -> N
         assert len(await reader.read()) == 1_000_000
 
 
-async def test_a_provider_that_resets_is_a_reset_for_the_caller() -> None:
+async def test_a_reset_by_the_provider_resets_the_callers_connection() -> None:
     import socket
     import struct
 
@@ -205,7 +205,7 @@ async def test_no_other_upgrade_is_requested(asked: bytes) -> None:
 @pytest.mark.parametrize(
     "switch", [SWITCH.replace(b"WebSocket", b"h2c"), SWITCH.replace(b"Upgrade: WebSocket\r\n", b"")]
 )
-async def test_a_provider_that_switches_to_something_else_is_a_502(switch: bytes) -> None:
+async def test_a_provider_that_switches_to_another_protocol_than_requested_is_a_502(switch: bytes) -> None:
     async with raw_provider(switch) as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = parsed(await gateway.raw(ASK))
     assert (response.status, response.error["code"]) == (502, "upstream_protocol")

@@ -447,7 +447,7 @@ async def test_read_without_a_possible_refresh_returns_no_credentials(
     assert (shown["connection_id"], shown["credentials"]) == ("c1", {})
 
 
-async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
+async def test_force_is_honored_while_an_earlier_failure_says_to_wait(
     running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())

@@ -42,7 +42,7 @@ async def test_pages_by_offset_cover_the_list_once(application: Application) -> 
     assert len(keys) == len(set(keys)) == page["total"] == 57
 
 
-async def test_pages_by_token_cover_the_same_list(application: Application) -> None:
+async def test_pages_by_token_cover_the_list_once(application: Application) -> None:
     token = (await application.connect())["access_token"]
     _, page = await application.get(f"{API}/search?maxResults=25", token)
     keys = [issue["key"] for issue in page["issues"]]

@@ -40,7 +40,7 @@ def names(server: Served, at: int = -1) -> list[bytes]:
         (b"http://gw.example?q=/", "/?q=/"),
     ],
 )
-async def test_the_target_arrives_as_it_was_sent_less_its_origin(server: Served, target: bytes, seen: str) -> None:
+async def test_the_target_arrives_as_it_was_sent_without_its_origin(server: Served, target: bytes, seen: str) -> None:
     response = parsed(await exchange(server.port, get(target, LAST)))
     assert response.body.decode() == seen
 
@@ -286,7 +286,7 @@ async def test_a_response_cut_by_a_crash_resets_a_client_that_reads_until_close(
             await client.until_clean_end()
 
 
-def test_no_runner_without_the_c_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gateway_refuses_to_start_without_the_c_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     from aiohttp import http_parser
 
     monkeypatch.setattr(http_parser, "HttpRequestParser", http_parser.HttpRequestParserPy)

@@ -72,7 +72,7 @@ async def test_time_limit_for_a_head_does_not_apply_to_a_slow_handler_or_an_idle
         assert (await client.response()).body == b"/again"
 
 
-async def test_after_a_blocked_turn_the_bytes_of_a_new_connection_are_read_before_it_is_late(
+async def test_after_a_blocked_turn_the_bytes_of_a_new_connection_are_read_before_its_deadline_is_checked(
     steady_server: Served,
 ) -> None:
     async with dial(steady_server.port) as client, asyncio.timeout(PATIENCE_S):

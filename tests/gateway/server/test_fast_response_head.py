@@ -117,7 +117,7 @@ def test_usual_heads_are_plain(line: str) -> None:
         "\u212aeep-Alive: timeout=5",  # the Kelvin sign, which is a `k` in lower case
     ],
 )
-def test_a_head_that_needs_more_than_single_lines_is_not_plain(line: str) -> None:
+def test_a_head_whose_lines_cannot_be_read_one_by_one_is_not_plain(line: str) -> None:
     assert plain_head(f"HTTP/1.1 200 OK\r\n{line}".encode()) is None
 
 

@@ -1,4 +1,4 @@
-"""The line reader of the fast path recognises header lines by their names. Its result is the same as that of the
+"""The line reader of the fast path recognizes header lines by their names. Its result is the same as that of the
 middleware chain, which parses the whole head.
 """
 

@@ -141,7 +141,9 @@ def seal_settings(folder: Path) -> None:
     db.close()
 
 
-async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Tracker) -> None:
+async def test_history_and_show_command_say_how_to_replace_a_damaged_credential(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     await running.import_connection(tracker.grant())
     await damage_while_stopped(running, flip_bit)
     runtime = running.runtime

@@ -107,7 +107,7 @@ async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
     await linked.close()
 
 
-async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(
+async def test_reply_under_another_spelling_of_the_database_url_starts_the_recovery(
     open_test_store: StoreOpener, tmp_path: Path
 ) -> None:
     """Another machine may have reported the loss since: then no lease names this machine."""
@@ -175,7 +175,7 @@ async def test_unneeded_file_of_a_dead_process_is_removed(open_test_store: Store
     assert list(folder(path).glob("*.journal")) == []
 
 
-async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(
+async def test_no_journal_file_is_removed_while_a_failover_may_have_lost_the_intent(
     open_test_store: StoreOpener, path: Path
 ) -> None:
     this_node = await open_test_store()
@@ -216,7 +216,7 @@ async def test_unneeded_attempt_in_a_running_parents_file_is_released(
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
-async def test_journal_that_cannot_be_read_now_is_not_empty(
+async def test_unreadable_journal_is_not_treated_as_empty(
     open_test_store: StoreOpener, path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """A token that is sent again is lost, and a file that is removed can have the only copy of a token."""

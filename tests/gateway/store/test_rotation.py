@@ -134,7 +134,7 @@ async def test_every_value_is_decrypted_with_only_the_new_key(open_test_store: S
         await open_test_store(KEY)
 
 
-async def test_second_rotation_does_nothing_unless_fresh(open_test_store: StoreOpener) -> None:
+async def test_second_rotation_does_nothing_unless_fresh_keys_are_requested(open_test_store: StoreOpener) -> None:
     store = await open_test_store()
     await fill(store, 3)
     idle = await store.rotation.rotate(ignore_progress)

@@ -153,7 +153,7 @@ async def test_readers_cannot_write(store: Store) -> None:
             await db.exec_driver_sql("DELETE FROM data_keys")
 
 
-async def test_a_write_waits_for_its_turn_only_so_long(open_test_store: StoreOpener) -> None:
+async def test_a_write_waits_for_its_turn_for_a_limited_time(open_test_store: StoreOpener) -> None:
     store = await open_test_store(busy_s=0.1, pool=PoolConfig(writers=1, wait_s=0.1))
     reached, go_on = asyncio.Event(), asyncio.Event()
 
@@ -169,7 +169,7 @@ async def test_a_write_waits_for_its_turn_only_so_long(open_test_store: StoreOpe
     await first
 
 
-async def test_error_of_our_own_is_not_reported_as_unavailable(store: Store) -> None:
+async def test_error_that_our_own_code_causes_is_not_reported_as_unavailable(store: Store) -> None:
     with pytest.raises(Exception, match=r"(?i)foreign key") as fault:
         await store.connections.put(new(REF._replace(environment="unheard-of"), credential={"s": "s3cret"}), now=NOW)
     assert not isinstance(fault.value, Unavailable)

@@ -60,7 +60,7 @@ async def confirm(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-async def test_a_forwarded_link_in_chromium_connects_bob_only_without_binding(
+async def test_a_forwarded_link_in_chromium_connects_bob_only_without_a_code_challenge(
     world: World, chromium: Any, scripts: bool
 ) -> None:
     link = await world.link()

@@ -55,7 +55,7 @@ async def authorization_url(person: Person, page_url: str) -> str:
 
 @pytest.mark.parametrize("at_application", ["bob", None])
 @pytest.mark.parametrize("at_provider", [True, False])
-async def test_a_forwarded_link_connects_bob_only_without_binding_and_after_a_page_named_alice(
+async def test_a_forwarded_link_connects_bob_only_without_a_code_challenge_and_after_a_page_named_alice(
     world: World, at_application: str | None, at_provider: bool
 ) -> None:
     link = await world.link()
@@ -479,7 +479,9 @@ async def test_the_embedded_form_is_refused_when_another_site_sends_it(
     assert await world.accounts() == {}
 
 
-async def test_the_window_of_an_embedded_form_connects_bob_only_without_binding(world: World, bob: Person) -> None:
+async def test_the_window_of_an_embedded_form_connects_bob_only_without_a_code_challenge(
+    world: World, bob: Person
+) -> None:
     """A page of Bob's contains the frame of the published SDK. The frame's form opens a window, in which Bob
     authorizes.
     """
@@ -498,7 +500,9 @@ async def test_the_window_of_an_embedded_form_connects_bob_only_without_binding(
 
 
 @pytest.mark.parametrize("how", ["page", "program"])
-async def test_a_key_typed_in_with_alices_token_stays_pending_with_binding(world: World, bob: Person, how: str) -> None:
+async def test_a_key_typed_in_with_alices_token_stays_pending_with_a_code_challenge(
+    world: World, bob: Person, how: str
+) -> None:
     link = await world.link(allowed_integrations=["keyed"])
     if how == "page":
         where = await bob.click(await world.pages(bob, link), {"credentials[apiKey]": "key-of-bob"})

@@ -99,7 +99,7 @@ def test_show_of_a_display_name_suggests_the_name(value: str, name: str) -> None
     assert f"did you mean '{name}'?" in catalog("show", value).stderr
 
 
-def test_words_after_list_are_a_search() -> None:
+def test_words_after_the_list_command_are_a_search() -> None:
     assert catalog("list", "jira").stdout == catalog("list", "--search", "jira").stdout
     names = [line.split()[0] for line in catalog("list", "google", "calendar").stdout.splitlines()[1:]]
     assert "google-calendar" in names
@@ -152,7 +152,7 @@ def test_a_faulty_configuration_is_reported_line_by_line(command: str, tmp_path:
     assert "gateway.yaml:1: live: must be a mapping" in result.stderr
 
 
-def test_list_can_be_narrowed() -> None:
+def test_list_can_be_filtered() -> None:
     lines = catalog(
         "list", "--category", "crm", "--auth-mode", "oauth2", "--search", "sales force"
     ).stdout.splitlines()[1:]

@@ -61,7 +61,7 @@ def test_an_invalid_port_is_a_usage_error(port: str) -> None:
     assert CliRunner().invoke(demo, ["--port", port]).exit_code == 2
 
 
-def test_help_is_there_without_heavy_imports() -> None:
+def test_help_is_printed_without_heavy_imports() -> None:
     result = CliRunner().invoke(demo, ["--help"])
     assert result.exit_code == 0
     for option in ("--port", "--sandbox-port", "--state", "--json"):

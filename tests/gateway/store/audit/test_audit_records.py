@@ -322,7 +322,7 @@ async def test_records_left_by_an_interrupted_pruning_are_removed_later(store: S
     assert await store.audit.finish_pruning() == 5
 
 
-async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store) -> None:
+async def test_removal_of_records_that_imitates_a_pruning_is_found(store: Store) -> None:
     """An attacker removes the first records and marks a real checkpoint as the new start. No record of a pruning
     explains it.
     """

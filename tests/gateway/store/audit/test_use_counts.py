@@ -23,7 +23,7 @@ def use_filter(since: int, until: int, **extra: object) -> CredentialUseFilter:
     return CredentialUseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **extra)  # type: ignore[arg-type]
 
 
-async def test_uses_of_a_key_in_a_period(store: Store) -> None:
+async def test_uses_of_a_key_are_listed_and_counted_for_a_period(store: Store) -> None:
     await store.uses.add_many([count(0, "a", 1, 5, 1), count(1, "a", 1, 7), count(1, "b", 1, 2), count(1, "a", 2, 9)])
     await store.uses.add_many([count(1, "a", 1, 3, 2), count(4, "a", 1, 100)])
     page = await store.uses.find(use_filter(0, 2, key_ids=single_or_any_set(1)))

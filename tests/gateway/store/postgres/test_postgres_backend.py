@@ -197,7 +197,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_again(
     assert await store.changes.version() == 1
 
 
-async def test_log_that_ends_before_the_position_was_restored(store: Store) -> None:
+async def test_change_log_that_ends_before_the_readers_position_is_reported_as_missed(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     with pytest.raises(ChangesMissed):
         await store.changes.read_since(LogPosition(7))
