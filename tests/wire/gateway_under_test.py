@@ -25,7 +25,7 @@ SLOTS = {
 }
 
 
-def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
+def proxy_settings(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
     return {
         "wire": {"base_url": origin, **BEARER},
         "slotted": {"base_url": origin, **SLOTS},
@@ -44,7 +44,7 @@ async def gateway_with_recorder(recorder: Recorder, folder: Path, *, fast_path: 
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # the port is bound but never listens, so no other process gets it
         port: int = closed.getsockname()[1]
-        entries = proxies(f"http://127.0.0.1:{recorder.port}", f"http://127.0.0.1:{port}")
+        entries = proxy_settings(f"http://127.0.0.1:{recorder.port}", f"http://127.0.0.1:{port}")
         for name, proxy in entries.items():
             entry = {"display_name": name, "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
             write_entry(folder, name, {**entry, "proxy": proxy})

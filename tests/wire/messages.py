@@ -18,11 +18,11 @@ _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x
 _SIZE: Final = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
-def naming(integration: bytes = b"wire", connection: bytes = b"c1") -> bytes:
+def connection_fields(integration: bytes = b"wire", connection: bytes = b"c1") -> bytes:
     return b"Provider-Config-Key: " + integration + b"\r\nConnection-Id: " + connection + b"\r\n"
 
 
-OURS: Final = HOST + KEY + naming()
+OURS: Final = HOST + KEY + connection_fields()
 
 
 def request(

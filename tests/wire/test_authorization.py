@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.gateways import SECRET_KEY
 from tests.wire.bench import CREDENTIAL, Bench, table
-from tests.wire.messages import CHUNKED, HOST, KEY, naming, request
+from tests.wire.messages import CHUNKED, HOST, KEY, connection_fields, request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,7 +26,9 @@ ACCEPTED_KEY_LINES = table(
 @pytest.mark.parametrize("line", ACCEPTED_KEY_LINES)
 async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
     copy = b"X-Copy: %s\r\n" % SECRET
-    received, _ = await bench.passes(request(gateway_fields=HOST + line % SECRET + b"\r\n" + naming() + copy))
+    received, _ = await bench.passes(
+        request(gateway_fields=HOST + line % SECRET + b"\r\n" + connection_fields() + copy)
+    )
     assert received.head.all("authorization") == [b"Bearer " + CREDENTIAL]
     assert SECRET not in received.head.raw
 
@@ -61,23 +63,25 @@ REFUSED_KEY_LINES = table(
 
 @pytest.mark.parametrize(("line", "code"), REFUSED_KEY_LINES)
 async def test_without_one_valid_key_nothing_is_sent(bench: Bench, line: bytes, code: str) -> None:
-    response = await bench.refuses(request(gateway_fields=HOST + line + naming()), status=401, code=code, kept=True)
+    response = await bench.refuses(
+        request(gateway_fields=HOST + line + connection_fields()), status=401, code=code, kept=True
+    )
     assert (response.head.one("www-authenticate") or b"").startswith(b"Bearer")
 
 
 async def test_a_key_in_the_query_is_ignored(bench: Bench) -> None:
-    message = request(b"/proxy/x?access_token=" + SECRET, gateway_fields=HOST + naming())
+    message = request(b"/proxy/x?access_token=" + SECRET, gateway_fields=HOST + connection_fields())
     response = await bench.refuses(message, status=401, code="missing_auth_header", kept=True)
     assert "Authorization" in response.message
 
 
 DUPLICATE_FIELDS = table(
-    ("two keys", KEY + KEY, naming()),
-    ("a good key and a bad one", KEY + b"authorization: Bearer x\r\n", naming()),
-    ("a bad key and a good one", b"authorization: Bearer x\r\n" + KEY, naming()),
-    ("an empty one and a good one", b"Authorization:\r\n" + KEY, naming()),
-    ("two connections", KEY, naming() + b"Connection-Id: c1\r\n"),
-    ("two integrations", KEY, naming() + b"provider-config-key: wire\r\n"),
+    ("two keys", KEY + KEY, connection_fields()),
+    ("a good key and a bad one", KEY + b"authorization: Bearer x\r\n", connection_fields()),
+    ("a bad key and a good one", b"authorization: Bearer x\r\n" + KEY, connection_fields()),
+    ("an empty one and a good one", b"Authorization:\r\n" + KEY, connection_fields()),
+    ("two connections", KEY, connection_fields() + b"Connection-Id: c1\r\n"),
+    ("two integrations", KEY, connection_fields() + b"provider-config-key: wire\r\n"),
 )
 
 
@@ -110,7 +114,12 @@ INVALID_NAMES = table(
     ("a connection of 256 characters", connection_names(b"wire", b"c" * 256), 400, "invalid_headers"),
     ("an integration with a slash", connection_names(b"wire/x", b"c1"), 400, "invalid_headers"),
     ("a list of connections", connection_names(b"wire", b"c1, c2"), 404, "unknown_connection"),
-    ("names spelled with underscores only", HOST + KEY + naming().replace(b"-", b"_"), 400, "invalid_headers"),
+    (
+        "names spelled with underscores only",
+        HOST + KEY + connection_fields().replace(b"-", b"_"),
+        400,
+        "invalid_headers",
+    ),
     ("names as minted fields", HOST + KEY + b"Nango-Proxy-Connection-Id: c1\r\n", 400, "invalid_headers"),
 )
 
@@ -176,6 +185,6 @@ async def test_an_override_of_the_own_origin_keeps_its_path(bench: Bench, path: 
 
 
 async def test_a_refused_upload_closes_its_connection(bench: Bench) -> None:
-    message = request(b"/proxy/x", CHUNKED, b"5\r\nhel", method=b"POST", gateway_fields=HOST + naming())
+    message = request(b"/proxy/x", CHUNKED, b"5\r\nhel", method=b"POST", gateway_fields=HOST + connection_fields())
     response = await bench.refuses(message, status=401, code="missing_auth_header")
     assert "Authorization" in response.message

@@ -6,7 +6,7 @@ A bad response has no effect on other callers.
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CLOSE, HOST, KEY, naming, request
+from tests.wire.messages import CLOSE, HOST, KEY, connection_fields, request
 from tests.wire.recorder import ScriptedHttpResponse, ok, sends, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -146,7 +146,7 @@ async def test_a_body_after_a_bodiless_response_is_not_a_response(bench: Bench, 
 
 
 async def test_a_provider_that_does_not_listen_is_a_502(bench: Bench) -> None:
-    async with bench.talk(request(fields=CLOSE, gateway_fields=HOST + KEY + naming(b"nowhere"))) as caller:
+    async with bench.talk(request(fields=CLOSE, gateway_fields=HOST + KEY + connection_fields(b"nowhere"))) as caller:
         response = await caller.response()
     assert (response.status, response.code) == (502, "upstream_unreachable")
     assert "could not be reached" in response.message

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import HOST, KEY, naming, request
+from tests.wire.messages import HOST, KEY, connection_fields, request
 from tests.wire.recorder import ok, sends
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -18,7 +18,7 @@ GZIP, DEFLATE = gzip.compress(TEXT, mtime=0), zlib.compress(TEXT)
 RAW_DEFLATE = zlib.compressobj(wbits=-15)
 RAW = RAW_DEFLATE.compress(TEXT) + RAW_DEFLATE.flush()
 BROTLI, ZSTD = brotli.compress(TEXT), zstandard.compress(TEXT)
-DECODING_REQUEST = request(gateway_fields=HOST + KEY + naming(b"decoding"))
+DECODING_REQUEST = request(gateway_fields=HOST + KEY + connection_fields(b"decoding"))
 
 CODED_BODIES = table(
     ("gzip", b"gzip", GZIP),
@@ -72,7 +72,7 @@ async def test_a_response_that_cannot_be_decoded_is_forwarded_unchanged(
 async def test_the_caller_can_request_and_refuse_decoding(bench: Bench) -> None:
     coded = sends(ok(GZIP, b"Content-Encoding: gzip\r\n"))
     assert (await bench.responded(coded, request(fields=b"Decompress: true\r\n"))).body.data == TEXT
-    declined = request(fields=b"Decompress: false\r\n", gateway_fields=HOST + KEY + naming(b"decoding"))
+    declined = request(fields=b"Decompress: false\r\n", gateway_fields=HOST + KEY + connection_fields(b"decoding"))
     assert (await bench.responded(coded, declined)).body.data == GZIP
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, naming, request, sized_upload, upload
+from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, connection_fields, request, sized_upload, upload
 from tests.wire.recorder import ok, sends, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 A, B, C = (request(b"/proxy/after-" + name) for name in (b"A", b"B", b"C"))
 EXPECTING = b"Expect: 100-continue\r\n"
 BAD_PATH = request(b"/proxy/..")
-NO_KEY = request(gateway_fields=HOST + naming())
-UNKNOWN = request(gateway_fields=HOST + KEY + naming(connection=b"nobody"))
+NO_KEY = request(gateway_fields=HOST + connection_fields())
+UNKNOWN = request(gateway_fields=HOST + KEY + connection_fields(connection=b"nobody"))
 ELSEWHERE = request(b"/nowhere")
 
 # The columns: bytes that are sent together, the expected statuses, and whether the connection is closed after them.
@@ -29,7 +29,7 @@ CONVERSATIONS = table(
     ("an unknown connection between two", A + UNKNOWN + C, [b"/after-A", 404, b"/after-C"], False),
     ("an unknown path between two", A + ELSEWHERE + C, [b"/after-A", 404, b"/after-C"], False),
     ("a whole upload without a key between two",
-     A + request(b"/proxy/x", b"Content-Length: 3\r\n", b"abc", method=b"POST", gateway_fields=HOST + naming()) + C,
+     A + request(b"/proxy/x", b"Content-Length: 3\r\n", b"abc", method=b"POST", gateway_fields=HOST + connection_fields()) + C,
      [b"/after-A", 401, b"/after-C"], False),
     ("nonsense between two", A + b"nonsense\r\n\r\n" + C, [b"/after-A", 400], True),
     ("two framings between two", A + upload(CHUNKED + b"Content-Length: 3\r\n", b"0\r\n\r\n") + C, [b"/after-A", 400], True),
@@ -101,9 +101,9 @@ async def test_an_accepted_upload_gets_100_continue(bench: Bench) -> None:
 
 
 REFUSED_UPLOADS = table(
-    ("without a key", request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", gateway_fields=HOST + naming()), 401),
+    ("without a key", request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", gateway_fields=HOST + connection_fields()), 401),
     ("to an unknown connection", request(
-        b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", gateway_fields=HOST + KEY + naming(connection=b"no")), 404),
+        b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", gateway_fields=HOST + KEY + connection_fields(connection=b"no")), 404),
     ("with a wrong path", upload(EXPECTING + b"Content-Length: 3\r\n", target=b"/proxy/.."), 400),
     ("with a field that cannot be sent", upload(EXPECTING + b"Service-Worker: script\r\nContent-Length: 3\r\n"), 400),
     ("with another expectation", upload(b"Expect: 200-ok\r\nContent-Length: 3\r\n"), 417),

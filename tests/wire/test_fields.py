@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import CREDENTIAL, Bench, table
-from tests.wire.messages import HOST, KEY, naming, request, sized_upload
+from tests.wire.messages import HOST, KEY, connection_fields, request, sized_upload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -182,13 +182,17 @@ DEFAULT_FIELD_CASES = table(
 async def test_the_credential_replaces_fields_and_defaults_fill_missing_ones(
     bench: Bench, lines: bytes, expected: dict[str, list[bytes]]
 ) -> None:
-    received, _ = await bench.passes(request(fields=lines, gateway_fields=HOST + KEY + naming(b"slotted")))
+    received, _ = await bench.passes(request(fields=lines, gateway_fields=HOST + KEY + connection_fields(b"slotted")))
     assert {name: received.head.all(name) for name in expected} == expected
 
 
 async def test_a_default_content_type_is_added_only_with_a_body(bench: Bench) -> None:
     message = request(
-        b"/proxy/x", b"Content-Length: 2\r\n", b"{}", method=b"POST", gateway_fields=HOST + KEY + naming(b"slotted")
+        b"/proxy/x",
+        b"Content-Length: 2\r\n",
+        b"{}",
+        method=b"POST",
+        gateway_fields=HOST + KEY + connection_fields(b"slotted"),
     )
     received, _ = await bench.passes(message)
     assert received.head.all("content-type") == [b"application/wire"]

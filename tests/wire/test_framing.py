@@ -3,12 +3,12 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CHUNKED, HOST, KEY, OURS, naming, request, upload
+from tests.wire.messages import CHUNKED, HOST, KEY, OURS, connection_fields, request, upload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AMBIGUOUS_HEADS = request(b"/proxy/smuggled")
-NAMES = KEY + naming()
+NAMES = KEY + connection_fields()
 
 LINES = table(
     ("bare line feeds all over", request().replace(b"\r\n", b"\n"), 400, "bad_framing"),

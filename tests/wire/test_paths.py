@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import HOST, KEY, naming, request
+from tests.wire.messages import HOST, KEY, connection_fields, request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -81,7 +81,7 @@ MOUNTED_TARGETS = table(
 async def test_the_path_after_the_mount_is_appended_to_the_base_url(
     bench: Bench, integration: bytes, asked: bytes, arrives: bytes
 ) -> None:
-    received, _ = await bench.passes(request(asked, gateway_fields=HOST + KEY + naming(integration)))
+    received, _ = await bench.passes(request(asked, gateway_fields=HOST + KEY + connection_fields(integration)))
     # The follow-up request on the same connection uses `wire`. So the last target shows that requests are not mixed up.
     assert received.target == arrives
 
@@ -102,7 +102,9 @@ QUERY_CREDENTIAL_CASES = table(
 async def test_the_credential_in_the_query_replaces_what_the_caller_sent(
     bench: Bench, asked: bytes, arrives: bytes
 ) -> None:
-    received, _ = await bench.passes(request(b"/proxy" + asked, gateway_fields=HOST + KEY + naming(b"slotted")))
+    received, _ = await bench.passes(
+        request(b"/proxy" + asked, gateway_fields=HOST + KEY + connection_fields(b"slotted"))
+    )
     assert received.target == arrives.replace(b"C", b"wire-credential-0123")
 
 

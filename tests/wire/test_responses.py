@@ -3,13 +3,13 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import HOST, KEY, naming, request, sized_upload
+from tests.wire.messages import HOST, KEY, connection_fields, request, sized_upload
 from tests.wire.recorder import ScriptedHttpResponse, ok, sends
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-BASED = request(gateway_fields=HOST + KEY + naming(b"based"))
+BASED = request(gateway_fields=HOST + KEY + connection_fields(b"based"))
 
 STATUSES = table(*((f"{status.decode()} {reason.decode(errors='replace')}", status, reason) for status, reason in (
     (b"200", b"OK"), (b"201", b"Created"), (b"202", b"Accepted"), (b"206", b"Partial Content"), (b"207", b"Multi-Status"),

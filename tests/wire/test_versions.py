@@ -3,12 +3,12 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import HOST, KEY, naming, request
+from tests.wire.messages import HOST, KEY, connection_fields, request
 from tests.wire.recorder import sends
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NAMES = KEY + naming()
+NAMES = KEY + connection_fields()
 V10 = b"HTTP/1.0"
 
 

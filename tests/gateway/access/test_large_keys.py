@@ -117,7 +117,7 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_delay_no_othe
         rules = [
             rule
             for name in sorted(path.stem for path in (SHIPPED / "operations").glob("*.tsv"))
-            if (rule := f"operations {name} read,write,delete") and names_operations(rule, catalog)
+            if (rule := f"operations {name} read,write,delete") and is_valid_operation_rule(rule, catalog)
         ][:150]
         key = (await gateway.key("warm", **MINTS))["secret"]
         assert await call(gateway, key, "/x") == 200
@@ -195,7 +195,7 @@ def test_small_keys_are_compiled_at_the_first_match() -> None:
     )
 
 
-def names_operations(rule: str, catalog: Catalog) -> bool:
+def is_valid_operation_rule(rule: str, catalog: Catalog) -> bool:
     try:
         snapshot(rule, catalog)
     except ValueError:

@@ -313,7 +313,7 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
         agent = await mint_key(running, scopes=PROXY_AND_CONNECT)
         links = [(await failed_call(running, f"u{n}", agent))[1] for n in range(3)]
         assert ["connect_url" in error["payload"] for error in links] == [True, True, False]
-        status, error = await asked_for_session(running, agent)
+        status, error = await request_session(running, agent)
         assert (status, error["code"]) == (429, "too_many_request")
         assert error["message"] == (
             "Too many open connect sessions of this key: the limit is 2 (connect.sessions_open). End one with DELETE "
@@ -323,12 +323,12 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
         assert (await failed_call(running, "u0", agent))[1]["payload"]["connect_url"] == links[0]["payload"][
             "connect_url"
         ]
-        assert (await asked_for_session(running, running.headers))[0] == 201, "the limit does not apply to another key"
+        assert (await request_session(running, running.headers))[0] == 201, "the limit does not apply to another key"
         token = parse_qs(urlsplit(links[0]["payload"]["connect_url"]).query)["session_token"][0]
         bearer = {"Authorization": f"Bearer {token}"}
         async with running.http.delete(f"{running.url}/connect/session", headers=bearer) as response:
             assert response.status == 204
-        assert (await asked_for_session(running, agent))[0] == 201
+        assert (await request_session(running, agent))[0] == 201
     finally:
         await running.stop()
 
@@ -339,12 +339,12 @@ async def test_a_key_may_open_another_session_once_its_open_sessions_have_expire
     running = gateway_with_links(tracker, tmp_path, sessions_open=1)
     await running.start()
     try:
-        assert (await asked_for_session(running, running.headers))[0] == 201
-        status, error = await asked_for_session(running, running.headers)
+        assert (await request_session(running, running.headers))[0] == 201
+        status, error = await request_session(running, running.headers)
         assert status == 429
         later = clock.now() + timedelta(seconds=error["retry_after"])
         monkeypatch.setattr("gateway.clock.now", lambda: later)
-        assert (await asked_for_session(running, running.headers))[0] == 201
+        assert (await request_session(running, running.headers))[0] == 201
     finally:
         await running.stop()
 
@@ -357,19 +357,19 @@ async def test_the_new_sessions_of_a_key_are_limited_by_the_minute(
     try:
         at = clock.monotonic() + 1000
         monkeypatch.setattr("gateway.clock.monotonic", lambda: at)
-        statuses = [(await asked_for_session(running, running.headers))[0] for _ in range(3)]
+        statuses = [(await request_session(running, running.headers))[0] for _ in range(3)]
         assert statuses == [201, 201, 429]
-        error = (await asked_for_session(running, running.headers))[1]
+        error = (await request_session(running, running.headers))[1]
         assert (error["code"], error["payload"]["rule"]) == ("too_many_request", "sessions_per_minute")
         assert error["retry_after"] == 60
         other = at + 60
         monkeypatch.setattr("gateway.clock.monotonic", lambda: other)
-        assert (await asked_for_session(running, running.headers))[0] == 201
+        assert (await request_session(running, running.headers))[0] == 201
     finally:
         await running.stop()
 
 
-async def asked_for_session(running: RunningGateway, headers: dict[str, str]) -> tuple[int, Any]:
+async def request_session(running: RunningGateway, headers: dict[str, str]) -> tuple[int, Any]:
     request_body = {"end_user": {"id": "u"}}
     async with running.http.post(f"{running.url}/connect/sessions", json=request_body, headers=headers) as response:
         body = (await response.json()).get("error", {})

@@ -14,7 +14,7 @@ from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
 META: dict[str, Any] = {mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}}
 
 
-def modern(method: str = "tools/list", **params: Any) -> dict[str, Any]:
+def request_of_2026(method: str = "tools/list", **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
 
 
@@ -37,7 +37,7 @@ def error_of_message(message: Any, headers: list[tuple[str, str]] | None = None)
 
 
 def test_a_request_of_2026_states_its_revision() -> None:
-    found = read(modern("tools/call", name="get_x"), routing_headers("tools/call", "get_x"))
+    found = read(request_of_2026("tools/call", name="get_x"), routing_headers("tools/call", "get_x"))
     assert isinstance(found, RpcRequest)
     assert (found.revision, found.method, found.params["name"], found.modern) == (
         mcp.MODERN,
@@ -50,9 +50,11 @@ def test_a_request_of_2026_states_its_revision() -> None:
 def test_name_that_is_invalid_in_a_header_is_sent_in_base64() -> None:
     name = "größe"
     coded = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
-    read(modern("tools/call", name=name), routing_headers("tools/call", coded))
+    read(request_of_2026("tools/call", name=name), routing_headers("tools/call", coded))
     assert (
-        error_of_message(modern("tools/call", name=name), routing_headers("tools/call", coded[:-3] + "x?=")).code
+        error_of_message(
+            request_of_2026("tools/call", name=name), routing_headers("tools/call", coded[:-3] + "x?=")
+        ).code
         == mcp.HEADER_MISMATCH
     )
 
@@ -71,7 +73,7 @@ def test_name_that_is_invalid_in_a_header_is_sent_in_base64() -> None:
     ids=["none", "other method", "other name", "no name", "other revision", "name twice", "method twice"],
 )
 def test_headers_that_say_something_else_than_the_body_are_refused(headers: list[tuple[str, str]]) -> None:
-    fault = error_of_message(modern("tools/call", name="get_x"), headers)
+    fault = error_of_message(request_of_2026("tools/call", name="get_x"), headers)
     assert fault.code == mcp.HEADER_MISMATCH
     assert mcp.error_reply(fault, None, 1).status == 400
 
@@ -101,7 +103,7 @@ def test_headers_are_compared_with_the_body_in_each_revision(
 
 
 def test_an_unknown_revision_gets_the_list_of_supported_revisions() -> None:
-    message = modern()
+    message = request_of_2026()
     message["params"]["_meta"] = {**META, mcp.META_VERSION: "2031-01-01"}
     fault = error_of_message(message, routing_headers(version="2031-01-01"))
     assert (fault.code, fault.data) == (-32022, {"supported": list(mcp.REVISIONS), "requested": "2031-01-01"})
@@ -113,7 +115,7 @@ def test_an_unknown_revision_gets_the_list_of_supported_revisions() -> None:
 @pytest.mark.parametrize("method", ["tools/call", "server/discover"])
 def test_an_unknown_revision_need_not_have_the_fields_and_headers_of_this_one(method: str) -> None:
     version = ("MCP-Protocol-Version", "2031-01-01")
-    message = modern(method, name="get_x")
+    message = request_of_2026(method, name="get_x")
     message["params"]["_meta"] = {mcp.META_VERSION: "2031-01-01"}
     assert error_of_message(message, [version]).code == mcp.UNSUPPORTED_REVISION
     assert error_of_message(message, [("MCP-Protocol-Version", "2032-01-01")]).code == mcp.HEADER_MISMATCH
@@ -122,7 +124,7 @@ def test_an_unknown_revision_need_not_have_the_fields_and_headers_of_this_one(me
 
 
 def test_capabilities_are_part_of_each_request() -> None:
-    message = modern()
+    message = request_of_2026()
     message["params"]["_meta"] = {mcp.META_VERSION: mcp.MODERN}
     fault = error_of_message(message, routing_headers())
     assert fault.code == mcp.INVALID_PARAMS

@@ -322,7 +322,7 @@ def rss_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-async def _down(gateway: Gateway, size: int) -> int:
+async def _download_size(gateway: Gateway, size: int) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(f"GET /proxy/x HTTP/1.1\r\nConnection: close\r\n{OURS}\r\n\r\n".encode())
     await reader.readuntil(b"\r\n\r\n")
@@ -351,7 +351,7 @@ async def test_64_mib_in_both_directions_are_not_buffered() -> None:
 
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         before = rss_bytes()
-        assert await _down(gateway, size) == size
+        assert await _download_size(gateway, size) == size
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: {size}\r\n\r\n".encode())
         for _ in range(size // len(block)):

@@ -42,7 +42,7 @@ class Crowd:
         return [asyncio.create_task(self.renew(ref(number), urgent=urgent)) for number in numbers]
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -57,12 +57,12 @@ async def test_few_background_refreshes_run_at_the_same_time() -> None:
 async def test_urgent_refresh_starts_before_background_refreshes() -> None:
     crowd = Crowd(RefreshQueue(background=2, urgent=8, pace_s=0))
     crowd.start(range(100))
-    await settled()
+    await let_tasks_run()
     waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
-    await settled()
+    await let_tasks_run()
     assert crowd.order == [ref(0), ref(1), ref(1000)]
     crowd.queue.prioritize(ref(77))  # a queued refresh starts immediately too, as soon as a request waits for it
-    await settled()
+    await let_tasks_run()
     assert crowd.order[-1] == ref(77)
     crowd.go.set()
     await waiting
@@ -105,7 +105,7 @@ async def test_slow_provider_delays_only_its_own_refreshes() -> None:
 async def test_stop_cancels_queued_refreshes() -> None:
     crowd = Crowd(RefreshQueue(background=1, pace_s=0))
     tasks = crowd.start(range(3))
-    await settled()
+    await let_tasks_run()
     crowd.queue.close()
     crowd.go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
