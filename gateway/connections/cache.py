@@ -32,7 +32,7 @@ from gateway.records.integration import Integration
 from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refresh_from, seconds_left
+from gateway.refresh.schedule import RefreshSlots, refresh_at, refresh_from, requests_wait_from, seconds_left
 from gateway.store import ChangesMissed, Store
 from gateway.vault import VaultError
 
@@ -217,7 +217,7 @@ class ConnectionCache:
         usable_s = OPEN_FOR_S
         if _has_expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
-                raise backoff.refusal(connection, connection.failure, now)  # raised without a read of the store
+                raise backoff.refresh_error(connection, connection.failure, now)  # raised without a read of the store
             connection = await self._refresh_connection(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, usable_s = await self._refresh_if_urgent(connection, provider, now), RECHECK_S
@@ -264,7 +264,7 @@ class ConnectionCache:
         integration = generation.integrations.get(*connection.ref[:2])
         provider = generation.catalog.get(connection.provider)
         if provider is None and integration.provider == connection.provider:
-            raise backoff.no_catalog_entry(integration.integration_id, integration.provider)
+            raise backoff.no_catalog_entry_error(integration.integration_id, integration.provider)
         if provider is None or integration.provider != connection.provider:
             raise ReconnectNeeded(
                 "reconnect_needed",
@@ -333,7 +333,7 @@ class ConnectionCache:
         refresh runs in the background. The request waits for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
             return connection
-        wait_from, expires_at = last_from(connection, provider), connection.expires_at
+        wait_from, expires_at = requests_wait_from(connection, provider), connection.expires_at
         if wait_from is None or expires_at is None or now < wait_from:
             self._refresh_in_background(connection)
             return connection
@@ -527,7 +527,7 @@ class ConnectionCache:
     def _start_scheduled_refresh(self, connection: Connection, now: float) -> float | None:
         """Start the refresh now, before a call must wait for it. If it may not start, return when to try again, in
         monotonic seconds."""
-        if self._refresher.under_way(connection.ref):
+        if self._refresher.is_refreshing(connection.ref):
             return now + RETRY_S  # another task started that refresh and does not schedule the next one if it fails
         wall_time, failure = clock.now(), connection.failure
         if self.may_try(connection, wall_time):

@@ -27,7 +27,7 @@ from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection, log_fields
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import AuthDialogueRunner
-from gateway.refresh.backoff import no_catalog_entry, token_end_failure
+from gateway.refresh.backoff import no_catalog_entry_error, token_end_failure
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
 from gateway.store import Store
 
@@ -108,7 +108,7 @@ class Creator:
         was made through the API can outlive its entry."""
         provider = self._current.generation.catalog.get(integration.provider)
         if provider is None:
-            raise no_catalog_entry(integration.integration_id, integration.provider)
+            raise no_catalog_entry_error(integration.integration_id, integration.provider)
         return provider
 
     async def create(

@@ -14,12 +14,12 @@ from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
 from gateway.refresh.backoff import (
-    GONE,
-    MAYBE_GONE,
+    GRANT_ENDED_CODES,
+    GRANT_MAYBE_ENDED_CODES,
     NOT_REFRESHABLE,
     REFUSED,
     ROTATION_LOST,
-    TYPED_IN,
+    TYPED_CREDENTIAL_CODES,
     refused_before,
 )
 from gateway.refresh.schedule import refresh_token_advice
@@ -190,7 +190,7 @@ def _failover_causes(row: Connection, failovers: Sequence[datetime]) -> Iterator
     if (
         failure is None
         or not failure.final
-        or failure.code not in MAYBE_GONE
+        or failure.code not in GRANT_MAYBE_ENDED_CODES
         or refreshed_at is None
         or row.expires_at is None
     ):
@@ -315,7 +315,7 @@ def _causes(
         yield LikelyCause(
             NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{advice}"
         )
-    elif failure.code in TYPED_IN:
+    elif failure.code in TYPED_CREDENTIAL_CODES:
         yield LikelyCause(
             "credential_changed", f"The password or key is no longer accepted: {sentence(failure.message)}"
         )
@@ -324,7 +324,7 @@ def _causes(
             "client_refused", f"The provider refuses the app itself ({failure.code}): {sentence(failure.message)}"
         )
         yield LikelyCause("access_taken_back", "Some providers return this error for a refresh token that has ended.")
-    elif failure.code in GONE:
+    elif failure.code in GRANT_ENDED_CODES:
         yield from _revoked_or_expired_causes(row, provider)
     else:
         yield LikelyCause(

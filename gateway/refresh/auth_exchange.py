@@ -32,23 +32,23 @@ from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
 class Attempt:
     """One attempt to refresh a credential.
 
-    `entry`: how the journal records this attempt; None if there is no journal. `recorded`: journalled replies to calls
-    of earlier attempts. `spent`: the refresh tokens that the attempt sends. `has_sent`: whether this attempt has sent a
-    call to a provider.
+    `entry`: how the journal records this attempt; None if there is no journal. `recorded_replies`: journalled replies
+    to calls of earlier attempts. `spent_tokens`: the refresh tokens that the attempt sends. `has_sent`: whether this
+    attempt has sent a call to a provider.
     """
 
     def __init__(
         self,
         exchange: TokenExchange,
         entry: Entry | None = None,
-        recorded: Sequence[RecordedReply] = (),
-        spent: Collection[str] = (),
+        recorded_replies: Sequence[RecordedReply] = (),
+        spent_tokens: Collection[str] = (),
     ) -> None:
         self._exchange = exchange
         self._entry = entry
-        self._recorded = list(recorded)
-        self._spent_tokens = spent
-        self._earlier_attempts = {earlier.attempt for earlier in recorded}
+        self._recorded_replies = list(recorded_replies)
+        self._spent_tokens = spent_tokens
+        self._earlier_attempts = {earlier.attempt for earlier in recorded_replies}
         self._exchange_lost = False
         self._step = 0  # the index of the dialogue's next call
         self._reply: Reply | None = None  # the reply to the last call
@@ -71,19 +71,19 @@ class Attempt:
         If the URL of the call has changed since then, a reply from the former URL is used if it contains a new refresh
         token: the token that was sent is spent, so no URL accepts it.
         """
-        at_this_url = (earlier for earlier in self._recorded if earlier.call == call_name(call))
+        at_this_url = (earlier for earlier in self._recorded_replies if earlier.call == call_name(call))
         at_former_url = (
             earlier
-            for earlier in self._recorded
+            for earlier in self._recorded_replies
             if earlier.step == self._step and replaces_token(earlier.reply, self._spent_tokens)
         )
-        recorded = next(chain(at_this_url, at_former_url), None)
-        if recorded is None:
+        earlier = next(chain(at_this_url, at_former_url), None)
+        if earlier is None:
             return None
-        self._recorded.remove(recorded)
+        self._recorded_replies.remove(earlier)
         self._step += 1
-        self._reply, self._was_recorded = recorded.reply, True
-        return recorded.reply
+        self._reply, self._was_recorded = earlier.reply, True
+        return earlier.reply
 
     async def send(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
         """Send the call and return its reply. Raises EgressError."""
@@ -110,12 +110,16 @@ class Attempt:
             self._exchange.release(self._entry.attempt)
 
 
-def replaces_token(reply: Reply, spent: Collection[str]) -> bool:
-    """Return whether `reply` seems to contain a refresh token that replaces those in `spent`.
+def replaces_token(reply: Reply, spent_tokens: Collection[str]) -> bool:
+    """Return whether `reply` seems to contain a refresh token that replaces one of `spent_tokens`.
 
-    False if `spent` is empty: after a login, for example, nothing is used up.
+    False if `spent_tokens` is empty: after a login, for example, nothing is used up.
     """
-    return bool(spent) and 200 <= reply.status < 300 and replaces_refresh_token(reply.headers, reply.body, spent)
+    return (
+        bool(spent_tokens)
+        and 200 <= reply.status < 300
+        and replaces_refresh_token(reply.headers, reply.body, spent_tokens)
+    )
 
 
 TIMEOUT_S: Final = 10.0
@@ -150,9 +154,9 @@ class AuthDialogueRunner:
         egress, secrets = self._current.generation.egress, list[str]()
         try:
             call = next(dialogue)
-            until = clock.monotonic() + LAST_CALL_S
+            last_call_at = clock.monotonic() + LAST_CALL_S
             for _ in range(MAX_CALLS):
-                if clock.monotonic() >= until:
+                if clock.monotonic() >= last_call_at:
                     raise TokenUnavailable("the requests to the provider took too long in total")
                 secrets += call.secrets
                 try:
@@ -186,9 +190,9 @@ class AuthDialogueRunner:
 
 async def _send_call(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
     if attempt is not None:
-        recorded = attempt.recorded_reply(call)
-        if recorded is not None:
-            return recorded
+        recorded_reply = attempt.recorded_reply(call)
+        if recorded_reply is not None:
+            return recorded_reply
         reply = await attempt.send(call, timeout_s, MAX_REPLY_BYTES)
     else:
         reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=MAX_REPLY_BYTES)
@@ -197,15 +201,15 @@ async def _send_call(egress: Egress, call: ProviderCall, timeout_s: float, attem
 
 
 def _compare_clocks(reply: Reply) -> None:
-    dates, date = clock.provider_dates, reply.headers.get("Date")
-    if date is None or "Age" in reply.headers or not dates.add_date(reply.asked_at, clock.now(), date):
+    provider_dates, date = clock.provider_dates, reply.headers.get("Date")
+    if date is None or "Age" in reply.headers or not provider_dates.add_date(reply.asked_at, clock.now(), date):
         return
-    if dates.seconds == 0:
+    if provider_dates.seconds == 0:
         log.info("clock_agrees_with_providers")
         return
     log.warning(
         "clock_differs_from_providers",
-        offset_s=round(dates.seconds),
+        offset_s=round(provider_dates.seconds),
         detail=f"the last {clock.AGREEING} responses of token endpoints agree on another time; no time was corrected",
         fix="synchronize the clock of this machine, or of the database's machine, with NTP",
     )

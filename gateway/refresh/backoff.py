@@ -38,24 +38,28 @@ class Limit:
         return count >= self.count and duration >= self.duration and paths >= self.paths
 
 
-MINUTES: Final = timedelta(minutes=5)
+FIVE_MINUTES: Final = timedelta(minutes=5)
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
 
-TOKEN_ENDPOINT: Final[Mapping[int, Limit]] = {400: Limit(5, MINUTES), 401: Limit(5, MINUTES), 403: Limit(5, HOUR)}
+TOKEN_ENDPOINT_ENDED: Final[Mapping[int, Limit]] = {
+    400: Limit(5, FIVE_MINUTES),
+    401: Limit(5, FIVE_MINUTES),
+    403: Limit(5, HOUR),
+}
 """Limits for a token endpoint's responses without a known error code, by status.
 
 At the limit, the connection becomes ``needs_reauth``. Refusals with 403 must go on for an hour, because a wrongly
 configured firewall also returns 403.
 """
-WITH_2XX: Final = Limit(5, MINUTES)
+TOKEN_ENDPOINT_ENDED_2XX: Final = Limit(5, FIVE_MINUTES)
 """Limit for 2xx responses with an unknown `error`. At the limit, the connection becomes ``needs_reauth``."""
 API_DEGRADED: Final[Mapping[int, Limit]] = {401: Limit(3), 403: Limit(10, HOUR)}
 """Limits for an API's responses to proxied calls, by status. At the limit, the connection becomes ``degraded``.
 
 Any 2xx response resets the count.
 """
-API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, DAY, paths=2)}
+API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, FIVE_MINUTES), 403: Limit(20, DAY, paths=2)}
 """Limits for an API's responses to proxied calls, by status. At the limit, the connection becomes ``needs_reauth``.
 
 A 403 can also mean a missing permission, so 403 responses on one path alone never cause ``needs_reauth``.
@@ -67,7 +71,7 @@ def token_endpoint_ended(status: int, count: int, duration: timedelta) -> bool:
 
     `status`: status of the last refusal. `duration`: time between the first refusal and the last.
     """
-    return TOKEN_ENDPOINT.get(status, WITH_2XX).is_reached(count, duration)
+    return TOKEN_ENDPOINT_ENDED.get(status, TOKEN_ENDPOINT_ENDED_2XX).is_reached(count, duration)
 
 
 def api_verdict(status: int, count: int, duration: timedelta, paths: int) -> bool | None:
@@ -83,7 +87,7 @@ def api_verdict(status: int, count: int, duration: timedelta, paths: int) -> boo
 
 
 FIRST_WAIT: Final = timedelta(seconds=30)
-TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
+TYPED_CREDENTIAL_CODES: Final = frozenset({"credentials_refused", "invalid_key"})
 MAX_WAIT: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
 NOT_REFRESHABLE: Final = "no_refresh_token"
@@ -94,8 +98,8 @@ CLOCK_RETRY_S: Final = 30
 FAILED_OVER_RETRY_S: Final = 5
 PARENT_ENDED_RETRY_S: Final = 5
 MAX_REASON_CHARS: Final = 500  # of the message that is stored
-GONE: Final = GRANT_GONE | {ROTATION_LOST}
-MAYBE_GONE: Final = GONE | {REFUSED}
+GRANT_ENDED_CODES: Final = GRANT_GONE | {ROTATION_LOST}
+GRANT_MAYBE_ENDED_CODES: Final = GRANT_ENDED_CODES | {REFUSED}
 
 
 def refresh_failure(
@@ -204,7 +208,7 @@ def interrupted_error(connection: Connection, until: datetime, now: datetime) ->
     )
 
 
-def clock_off(offset_s: float) -> Unavailable:
+def clock_off_error(offset_s: float) -> Unavailable:
     """Return the error of a node that cannot judge expiry, because its clock is wrong.
 
     `offset_s`: difference between this node's clock and the database's clock, in seconds.
@@ -218,7 +222,7 @@ def clock_off(offset_s: float) -> Unavailable:
     )
 
 
-def parent_ended() -> Unavailable:
+def parent_ended_error() -> Unavailable:
     """Return the error of a worker whose parent, which sends the token requests, has ended."""
     return Unavailable(
         "token_endpoint_unavailable",
@@ -228,7 +232,7 @@ def parent_ended() -> Unavailable:
     )
 
 
-def failed_over() -> Unavailable:
+def failed_over_error() -> Unavailable:
     """Return the error for callers after a failover of the database.
 
     The refresh token in the database might be spent: another node can have a newer one.
@@ -261,10 +265,10 @@ def refused_before(failure: RefreshFailure | None, client_since: datetime) -> bo
     return failure is not None and failure.code in CLIENT_REFUSED and failure.at < client_since
 
 
-def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
+def refresh_error(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
     """Return the error for callers of a connection without a usable token."""
     if failure.code == NOT_REFRESHABLE:
-        return no_way_to_refresh(connection)
+        return not_refreshable_error(connection)
     if connection.state is State.INCOMPLETE:
         return InvalidRequest("unresolved_setting", failure.message)
     ref = connection.ref
@@ -275,14 +279,14 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
         "provider_message": failure.message,
         "failed_at": failure.at.isoformat(timespec="milliseconds"),
     }
-    retry_at = failure.retry_at or ask_again_at(failure, now)
+    retry_at = failure.retry_at or call_again_at(failure, now)
     wait_s = max(1, round((retry_at - now).total_seconds()))
     payload["retry_at"] = retry_at.isoformat(timespec="milliseconds")
     if failure.final:
         fix = refusals.sentence(refusals.RECONNECT_STEP)
-        if failure.code in TYPED_IN:
+        if failure.code in TYPED_CREDENTIAL_CODES:
             fix = refusals.sentence(f"{refusals.RECONNECT_STEP}, or import the new password or key under the same id")
-        elif failure.code not in MAYBE_GONE:
+        elif failure.code not in GRANT_MAYBE_ENDED_CODES:
             fix = (
                 f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are right, "
                 f"{refusals.RECONNECT_STEP}."
@@ -302,12 +306,12 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
     )
 
 
-def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
+def call_again_at(failure: RefreshFailure, now: datetime) -> datetime:
     """Return the time at which a caller should call again. Until then, the end user may have connected again."""
     return now + min(max(FIRST_WAIT, (now - failure.at) / 2), MAX_WAIT)
 
 
-def no_catalog_entry(integration_id: str, provider: str) -> NotFound:
+def no_catalog_entry_error(integration_id: str, provider: str) -> NotFound:
     """Return the error for an integration that was made through the API and has no catalog entry any more."""
     return NotFound(
         "unknown_provider_template",
@@ -317,7 +321,7 @@ def no_catalog_entry(integration_id: str, provider: str) -> NotFound:
     )
 
 
-def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:
+def not_refreshable_error(connection: Connection) -> ReconnectNeeded:
     """Return the error for a connection with an expired access token and no refresh token."""
     ref = connection.ref
     return ReconnectNeeded(

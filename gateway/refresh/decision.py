@@ -151,7 +151,7 @@ def matches(rule: DecisionRule, facts: Facts) -> bool:
     )
 
 
-def possible(facts: Facts) -> bool:
+def is_possible(facts: Facts) -> bool:
     """Return whether the facts can occur together.
 
     A free lease has no holder, and every other lease has a holder. Only an open intent can be reported as lost.

@@ -33,7 +33,7 @@ class EgressRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExchangeRequest:
     """A worker's request to its parent to run one token exchange.
 
     `asked_at`: the worker's time when it sends the request. The parent only adds the elapsed time to it, because only
@@ -67,7 +67,7 @@ class Request:
         }
 
     @classmethod
-    def from_json(cls, message: Mapping[str, Any]) -> "Request":
+    def from_json(cls, message: Mapping[str, Any]) -> "ExchangeRequest":
         body, identity, entry = message["body"], message["identity"], message["entry"]
         call = ProviderCall(
             message["url"],

@@ -13,10 +13,10 @@ from gateway import clock
 from gateway.egress.client import Egress, RetiredEgress, Timeouts
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, IPNetwork
-from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json
+from gateway.refresh.exchange_message import EgressRoute, ExchangeRequest, fault_as_json, reply_as_json
 from gateway.refresh.token_exchange import Journals, send_journalled
 
-GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # POLLRDHUP exists on Linux only
+WORKER_CLOSED: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # POLLRDHUP exists on Linux only
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ExchangesForWorkers:
     ) -> None:
         received_at = clock.monotonic()
         try:
-            request = Request.from_json(message["request"])
+            request = ExchangeRequest.from_json(message["request"])
 
             def now() -> datetime:
                 return request.asked_at + timedelta(seconds=clock.monotonic() - received_at)
@@ -96,7 +96,7 @@ def _is_gone(worker: socket.socket) -> bool:
     if worker.fileno() < 0:
         return True
     poll = select.poll()
-    poll.register(worker, GONE)
+    poll.register(worker, WORKER_CLOSED)
     return bool(poll.poll(0))
 
 

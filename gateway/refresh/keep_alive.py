@@ -34,11 +34,11 @@ from gateway.store import Store
 
 TASK: Final = "keep_alive"
 EVERY_S: Final = 60.0
-HELD: Final = timedelta(seconds=180)
-BATCH: Final = 100
+TASK_CLAIM: Final = timedelta(seconds=180)  # how long a claim keeps other nodes from doing the task
+BATCH_ROWS: Final = 100
 ROWS_PER_QUERY: Final = 500
 ENDED_PER_QUERY: Final = 100  # credentials decrypted before the event loop runs other tasks
-LATER: Final = timedelta(hours=1)  # wait after a failed refresh, so that a failing connection does not block others
+POSTPONED_BY: Final = timedelta(hours=1)  # after a failed refresh, so that a failing connection does not block others
 
 log = structlog.get_logger(__name__)
 
@@ -77,42 +77,42 @@ class KeepAlive:
         await self._ended_recorder.record()
         generation, refreshed_count = self._current.generation, 0
         catalog = generation.catalog
-        names = [
-            name
-            for name in generation.integrations.providers()
-            if (entry := catalog.get(name)) and refresh_tokens_expire(entry)
+        provider_names = [
+            provider_name
+            for provider_name in generation.integrations.providers()
+            if (entry := catalog.get(provider_name)) and refresh_tokens_expire(entry)
         ]
         if self._planned_for is not generation:
-            for name in names:
-                await self._plan(catalog, name)
+            for provider_name in provider_names:
+                await self._plan(catalog, provider_name)
             self._planned_for = generation
-        for name in names:
-            refreshed_count += await self._refresh(name)
+        for provider_name in provider_names:
+            refreshed_count += await self._refresh(provider_name)
         return refreshed_count
 
     async def _claim_task(self) -> bool:
-        return await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD)
+        return await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=TASK_CLAIM)
 
-    async def _refresh(self, name: str) -> int:
+    async def _refresh(self, provider_name: str) -> int:
         refreshed_count = 0
-        while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
+        while rows := await self._store.keep_alive.due(provider_name, clock.now(), limit=BATCH_ROWS):
             if not await self._claim_task():
                 break
             await self._ended_recorder.record()  # before each batch, because the refreshes of a batch can take minutes
             tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._claim_task():
-                _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
+                _, pending = await asyncio.wait(pending, timeout=TASK_CLAIM.total_seconds() / 3)
             if any(task.cancelled() for task in tasks):  # the gateway is stopping; another node continues
                 break
             failed = [row for row, task in zip(rows, tasks, strict=True) if _has_failed(task)]
             await self._postpone(failed)
             refreshed_count += len(rows) - len(failed)
-            log.info("kept_alive", provider=name, refreshed=len(rows) - len(failed), failed=len(failed))
+            log.info("kept_alive", provider=provider_name, refreshed=len(rows) - len(failed), failed=len(failed))
         return refreshed_count
 
     async def _postpone(self, rows: Sequence[Connection]) -> None:
-        retry_at, planned = clock.now() + LATER, []
+        retry_at, planned = clock.now() + POSTPONED_BY, []
         for row in rows:
             current_row = await self._store.connections.get(row.ref)
             due_at = current_row.life.keep_alive_at if current_row else None
@@ -120,23 +120,25 @@ class KeepAlive:
                 planned.append((current_row, replace(current_row.life, keep_alive_at=retry_at)))
         await self._store.keep_alive.plan(planned)
 
-    async def _plan(self, catalog: Catalog, name: str) -> None:
+    async def _plan(self, catalog: Catalog, provider_name: str) -> None:
         """Schedule the connections that were stored before the catalog entry got a limit for unused refresh tokens.
 
         Also schedule connections again that were stored before the limit became shorter.
         """
-        provider = catalog.get(name)
+        provider = catalog.get(provider_name)
         if provider is None:
             return
         after_id = 0
-        while rows := await self._store.keep_alive.find_unplanned(name, after_id=after_id, limit=ROWS_PER_QUERY):
+        while rows := await self._store.keep_alive.find_unplanned(
+            provider_name, after_id=after_id, limit=ROWS_PER_QUERY
+        ):
             await self._plan_rows(provider, rows)
             after_id = rows[-1].id
         unused_limit = idle_limit(provider)
         if unused_limit is None:
             return
-        latest_time = clock.now() + unused_limit * (UNUSED_FROM + UNUSED_SPREAD) + LATER
-        while rows := await self._store.keep_alive.too_late(name, latest_time, limit=ROWS_PER_QUERY):
+        latest_time = clock.now() + unused_limit * (UNUSED_FROM + UNUSED_SPREAD) + POSTPONED_BY
+        while rows := await self._store.keep_alive.too_late(provider_name, latest_time, limit=ROWS_PER_QUERY):
             if not await self._plan_rows(provider, rows):
                 return  # the remaining credentials cannot be decrypted
 
@@ -184,7 +186,7 @@ class EndedConnectionRecorder:
 
         Skip a connection that another process refreshes now; the next run checks the connection again.
         """
-        recorded, last_row = 0, None
+        recorded_count, last_row = 0, None
         while rows := await self._store.expiring.token_ended(clock.now(), after=last_row, limit=ENDED_PER_QUERY):
             last_row = rows[-1]
             judged_rows = [(row, self._is_dead(row)) for row in rows]
@@ -193,8 +195,8 @@ class EndedConnectionRecorder:
             await self._store.expiring.mark_checked(living_rows, now=clock.now())
             for row in await self._store.expiring.end(dead_rows, token_end_failure(clock.now())):
                 log.info("connection_needs_reauth", **log_fields(row.ref), reason=NOT_REFRESHABLE)
-                recorded += 1
-        return recorded
+                recorded_count += 1
+        return recorded_count
 
     def _is_dead(self, row: Connection) -> bool | None:
         """Return True if the credential can never be refreshed; None if its encryption key is not in the keyring yet.

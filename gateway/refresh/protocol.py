@@ -50,13 +50,13 @@ from gateway.refresh.decision import (
 )
 from gateway.refresh.save_tokens import (
     LEASE,
-    LOOK_AGAIN_S,
+    READ_AGAIN_S,
     TOKEN_CALL_S,
     RefreshedTokens,
     commit,
     has_same_credential,
-    is_over,
     keep_lease,
+    lease_ran_out,
     refresh_tokens,
     repeat_last,
     save_after_lost_lease,
@@ -80,7 +80,7 @@ KNOWN_REASONS: Final = frozenset(
 
 FENCE: Final = timedelta(seconds=60)
 """How long other nodes wait after a lease has expired. Until then, its holder's machine can return and finish."""
-CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
+CLAIMING_STEPS: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
 
 
 class FactCollector:
@@ -155,7 +155,7 @@ class FactCollector:
         try:
             credential = self._store.open(row.credential)
         except GatewayError:
-            return True  # it cannot be refreshed now
+            return True  # unknown while the credential cannot be decrypted; True is the case that sends less
         return mode is None or credential["type"] not in mode.types() or mode.sends_refresh_token(credential, provider)
 
 
@@ -165,7 +165,7 @@ log = structlog.get_logger(__name__)
 
 Release = Callable[[], None]
 
-KEPT: Final = (
+UNREAD_DETAIL: Final = (
     "the response has a new refresh token, so it stays in the refresh journal until the catalog entry can read it"
 )
 UNREAD_FIX: Final = (
@@ -183,13 +183,13 @@ class LeaseOver(Exception):
 
 
 class TokenSource:
-    """Gets the new token pair for a claim. Only the holder of the lease may call `pair`."""
+    """Gets the new token pair for a claim. Only the holder of the lease may call `obtain_pair`."""
 
     def __init__(self, store: Store, dialogues: AuthDialogueRunner) -> None:
         self._store = store
         self._dialogues = dialogues
 
-    async def pair(
+    async def obtain_pair(
         self, claim: Claim, mode: AuthMode, old_credential: Mapping[str, Any], context: AuthContext
     ) -> tuple[RefreshedTokens, Release]:
         """Return the new token pair, and a function to call after the pair is stored in the database.
@@ -206,7 +206,7 @@ class TokenSource:
             ), _release_nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # run other tasks now, because later the reply must reach the journal quickly
-        if is_over(claim):
+        if lease_ran_out(claim):
             raise LeaseOver
         attempt, new_credential = await self._exchange_token(row, mode, old_credential, context, earlier.replies)
         return _refreshed_tokens(
@@ -232,7 +232,7 @@ class TokenSource:
                 if isinstance(fault, TokenUnavailable) and fault.maybe_journalled:
                     raise  # the token in the row is spent
         if not self._dialogues.exchange.available:  # not a failure of the token endpoint: other nodes can refresh now
-            raise backoff.parent_ended()
+            raise backoff.parent_ended_error()
         fresh_attempt = self._attempt(row, old_credential)
         try:
             return fresh_attempt, await self._run_dialogue(row, mode.renew(old_credential, context), fresh_attempt)
@@ -252,8 +252,8 @@ class TokenSource:
     def _attempt(
         self, row: Connection, credential: Mapping[str, Any], replies: Sequence[RecordedReply] = ()
     ) -> Attempt:
-        spent = [token for token in refresh_tokens(credential) if isinstance(token, str)]
-        return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies, spent)
+        spent_tokens = [token for token in refresh_tokens(credential) if isinstance(token, str)]
+        return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies, spent_tokens)
 
     async def _run_dialogue(
         self, row: Connection, dialogue: Dialogue[dict[str, Any]], attempt: Attempt
@@ -269,13 +269,13 @@ class TokenSource:
         except (TokenRefused, TokenUnavailable) as fault:
             if isinstance(fault, TokenUnavailable) and fault.maybe_done and attempt.has_unread_token:
                 log.error("token_response_unreadable", **log_fields(row.ref), detail=fault.reason, fix=UNREAD_FIX)
-                raise UnreadToken(f"{fault.reason}; {KEPT}", maybe_done=True, maybe_journalled=True) from None
+                raise UnreadToken(f"{fault.reason}; {UNREAD_DETAIL}", maybe_done=True, maybe_journalled=True) from None
             attempt.release()
             raise
 
     def _accepted_previous_tokens(self, row: Connection) -> Mapping[str, Any] | None:
-        in_time = row.previous_until is not None and clock.now() < row.previous_until
-        return (self._store.open_or_nothing(row.previous) or None) if in_time else None
+        is_accepted = row.previous_until is not None and clock.now() < row.previous_until
+        return (self._store.open_or_nothing(row.previous) or None) if is_accepted else None
 
 
 def _refreshed_tokens(
@@ -299,15 +299,15 @@ def _release_nothing() -> None:
     pass
 
 
-class Claimed(NamedTuple):
+class ClaimResult(NamedTuple):
     """What the protocol found or did when it claimed the lease.
 
-    `row`: the row before the claim, or the row with a newer credential. `at`: the time just before the claim or the
-    last check (monotonic seconds). `keeps_intent`: as in `decision.keeps_intent`.
+    `row`: the row before the claim, or the row with a newer credential. `claimed_at`: the time just before the claim or
+    the last check, in monotonic seconds. `keeps_intent`: as in `decision.keeps_intent`.
     """
 
     row: Connection
-    at: float
+    claimed_at: float
     keeps_intent: bool = False
 
 
@@ -339,22 +339,22 @@ class RefreshProtocol:
         If another process has already stored a newer credential, return that credential without a call.
         """
         try:
-            self._entry(known_row)
+            self._open_row(known_row)
         except ReconnectNeeded as fault:
             await self._store_token_end(known_row, fault)
             raise
         while True:
             owner = await self._store.holders.new_owner()
-            claimed = await self._claim_lease(known_row, owner, force)
-            if not has_same_credential(claimed.row, known_row):
-                return claimed.row
-            refreshed = await self._refresh_claimed(claimed, owner)
+            claim_result = await self._claim_lease(known_row, owner, force)
+            if not has_same_credential(claim_result.row, known_row):
+                return claim_result.row
+            refreshed = await self._refresh_claimed(claim_result, owner)
             if refreshed is not None and not has_same_credential(refreshed, known_row):
                 return refreshed
             # Another process took the lease and is still refreshing: wait for its result.
 
-    def _entry(self, known_row: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
-        """Return the catalog entry, the auth mode and the decrypted credential.
+    def _open_row(self, known_row: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
+        """Return the row's catalog entry, its auth mode and its decrypted credential.
 
         Raises ReconnectNeeded if the credential cannot be refreshed, NotFound if the catalog does not have the entry,
         and another GatewayError if the credential cannot be decrypted.
@@ -362,19 +362,19 @@ class RefreshProtocol:
         credential = self._store.open(known_row.credential)
         provider = self._current.generation.catalog.get(known_row.provider)
         if provider is None:
-            raise backoff.no_catalog_entry(known_row.ref.integration_id, known_row.provider)
+            raise backoff.no_catalog_entry_error(known_row.ref.integration_id, known_row.provider)
         mode = mode_for(provider, credential, known_row.ref)
         if not mode.refreshable(credential, provider):
-            raise backoff.no_way_to_refresh(known_row)
+            raise backoff.not_refreshable_error(known_row)
         return provider, mode, credential
 
-    async def _claim_lease(self, known_row: Connection, owner: str, force: bool) -> Claimed:
+    async def _claim_lease(self, known_row: Connection, owner: str, force: bool) -> ClaimResult:
         """Claim the lease.
 
         If another process has stored a credential that differs from the credential of `known_row`, return that row
         without a claim. Raises the error for the caller if this node cannot claim the lease now.
         """
-        row, pauses, has_waited = known_row, repeat_last(LOOK_AGAIN_S), False
+        row, pauses, has_waited = known_row, repeat_last(READ_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             client_since = self._current.generation.integrations.client_since(*row.ref[:2])
@@ -385,11 +385,11 @@ class RefreshProtocol:
             ):
                 # An earlier failure forbids the attempt. With `force`, ignore the failure that is already in
                 # `known_row`.
-                raise backoff.refusal(row, failure, now)
+                raise backoff.refresh_error(row, failure, now)
             intent = token_digest(self._store, row)
             facts = await self.fact_collector.facts(row)
             step, asked_at = next_step(facts), clock.monotonic()
-            if step in CLAIMING:
+            if step in CLAIMING_STEPS:
                 holder_is_dead = facts.lease is LeaseState.HELD
                 after_fence = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
                 ran_out = FENCE if after_fence else IMMEDIATELY
@@ -402,12 +402,12 @@ class RefreshProtocol:
                     ran_out=ran_out,
                     from_holder=holder_is_dead,
                 ):
-                    return Claimed(row, asked_at, keeps_intent(facts))
+                    return ClaimResult(row, asked_at, keeps_intent(facts))
             elif row is not known_row:  # `known_row` can be old, so raise no error before a new read
                 await self._raise_if_long_wait(row, step, now)
             last_read, row = row, await self._read(known_row.ref)
             if not has_same_credential(row, known_row):
-                return Claimed(row, asked_at)
+                return ClaimResult(row, asked_at)
             # If the row is unchanged, wait for the process that refreshes, or for the nodes after a failover.
             if (row.mark, row.intent, row.lease) == (last_read.mark, last_read.intent, last_read.lease):
                 if not has_waited:
@@ -418,39 +418,39 @@ class RefreshProtocol:
     async def _raise_if_long_wait(self, row: Connection, step: RefreshStep, now: datetime) -> None:
         """Raise the error for the caller, unless a short wait is enough."""
         if step is RefreshStep.HALT:
-            raise backoff.clock_off(clock.offset.seconds)
-        if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.MIN_WAIT_S + LOOK_AGAIN_S[-1]:
-            raise backoff.failed_over()
+            raise backoff.clock_off_error(clock.offset.seconds)
+        if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.MIN_WAIT_S + READ_AGAIN_S[-1]:
+            raise backoff.failed_over_error()
         if step is RefreshStep.DEFER and row.lease is not None:
             raise backoff.interrupted_error(row, self.fact_collector.fence_end(row.lease, now), now)
         if step is RefreshStep.REFUSE and row.failure is not None:
-            raise backoff.refusal(row, row.failure, now)
+            raise backoff.refresh_error(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
             # The holder keeps the lease, because its machine might still have the reply and finish the refresh.
             lost_failure = backoff.lost_token_failure(row, row.intent.at, now)
             await self._record_failure(row, row.lease.owner, lost_failure, now, still_open=True, former=row.lease)
 
-    async def _refresh_claimed(self, claimed: Claimed, owner: str) -> Connection | None:
+    async def _refresh_claimed(self, claim_result: ClaimResult, owner: str) -> Connection | None:
         """Call the token endpoint, store the outcome and return the row. Raises the error for the caller.
 
         Return None if another process might hold the lease now, or has stored a newer credential.
         """
-        row = claimed.row
-        async with keep_lease(self._store, row, owner, claimed.at) as claim:
+        row = claim_result.row
+        async with keep_lease(self._store, row, owner, claim_result.claimed_at) as claim:
             started = clock.monotonic()
             if (trace := current_refresh.get()) is not None:
                 trace.asked = started
             try:
                 await clock.give_way()
                 integration = self._current.generation.integrations.get(*row.ref[:2])
-                provider, mode, old_credential = self._entry(row)
+                provider, mode, old_credential = self._open_row(row)
                 config = self._store.settings_of(row)
                 context = AuthContext(provider, integration, config, row.metadata)
-                pair, release = await self._token_source.pair(claim, mode, old_credential, context)
+                pair, release = await self._token_source.obtain_pair(claim, mode, old_credential, context)
             except (TokenRefused, TokenUnavailable) as fault:
-                return await self._store_failure(claimed, owner, fault)
+                return await self._store_failure(claim_result, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and no request was sent
-                await self._store_unfinished(row, owner, fault)
+                await self._store_missing_setting(row, owner, fault)
                 raise
             except (GatewayError, LeaseOver) as fault:  # no request was sent, for example because the entry was removed
                 still_open = row.intent is not None
@@ -479,10 +479,10 @@ class RefreshProtocol:
         return saved_row
 
     async def _store_failure(
-        self, claimed: Claimed, owner: str, fault: TokenRefused | TokenUnavailable
+        self, claim_result: ClaimResult, owner: str, fault: TokenRefused | TokenUnavailable
     ) -> Connection | None:
         """Store the failure, unless the row now has another credential or another holder of the lease."""
-        row, now = claimed.row, clock.now()
+        row, now = claim_result.row, clock.now()
         lost_at = (
             row.intent.at if row.intent is not None and row.intent.digest == token_digest(self._store, row) else None
         )
@@ -492,8 +492,8 @@ class RefreshProtocol:
         failure = replace(
             failure, message=scrubbed(failure.message, tokens)
         )  # logs, events and responses show the text
-        # The provider refused the token that was sent again.
-        settled = failure.code == backoff.ROTATION_LOST and not claimed.keeps_intent
+        # The provider refused a token that was sent again, and no other machine can have a reply: close the intent.
+        settled = failure.code == backoff.ROTATION_LOST and not claim_result.keeps_intent
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
@@ -546,7 +546,7 @@ class RefreshProtocol:
         self._record(row, failure.code, {"final": failure.final, "message": failure.message})
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
         self._metrics.add(REFRESH_FAILURES, *row.ref[:2], failure.code if failure.code in KNOWN_REASONS else OTHER)
-        raise backoff.refusal(stored_row, failure, now)
+        raise backoff.refresh_error(stored_row, failure, now)
 
     def _record(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
         """Add this refresh to the call log, with the id of the request that started the refresh."""
@@ -584,7 +584,7 @@ class RefreshProtocol:
                 known_row.ref, owner=owner, version=known_row.version, failure=backoff.token_end_failure(now)
             )
 
-    async def _store_unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
+    async def _store_missing_setting(self, row: Connection, owner: str, fault: GatewayError) -> None:
         failure = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST_WAIT)
         await self._store.refreshes.record_failure(
             row.ref,

@@ -16,7 +16,7 @@ from gateway.records.states import State
 from gateway.refresh import backoff, decision
 from gateway.refresh.decision import Holder, RefreshStep
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.save_tokens import LEASE, is_over, token_digest
+from gateway.refresh.save_tokens import LEASE, lease_ran_out, token_digest
 from gateway.store import Store
 from gateway.store.cluster import process_of
 from gateway.store.failover import Claim
@@ -25,12 +25,13 @@ from gateway.store.journal_recovery import JournalUnreadable
 # ── After a failover, restores the claims that the database lost, so that other nodes do not send the same tokens.
 #
 # The standby database that took over might lack an intent, so that a row looks as if its refresh token was never sent.
-# A process knows better if it runs the refresh itself, or if this machine's journal records a call of it. It then
-# restores the intent and the lease in the row, and the protocol continues as before. `gateway.connections.cache` has
-# already restored the tokens. The model of the protocol has the same rules (`tests/gateway/refresh/model.py`).
+# A process still knows the intent if it runs the refresh itself, or if this machine's journal records a call of that
+# refresh. The process then restores the intent and the lease in the row, and the protocol continues as before.
+# `gateway.connections.cache` has already restored the tokens. The model of the protocol has the same rules
+# (`tests/gateway/refresh/model.py`).
 
-HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
-LOOK_AGAIN_S: Final = 0.5
+HOLDERS_HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
+READ_AGAIN_S: Final = 0.5
 MAX_TRIES: Final = 5  # maximum number of attempts to claim a row that other processes change at the same time
 
 log = structlog.get_logger(__name__)
@@ -50,8 +51,8 @@ async def reconcile(store: Store) -> None:
 async def _restore_claims(store: Store) -> None:
     for owner, claim in list(store.failover.claims.items()):
         await _restore_claim(store, owner, claim)
-    while await _restore_recorded(store) and 0 < store.failover.pending_s < decision.SILENT_S:
-        await clock.sleep(LOOK_AGAIN_S)
+    while await _restore_journalled_claims(store) and 0 < store.failover.pending_s < decision.SILENT_S:
+        await clock.sleep(READ_AGAIN_S)
 
 
 async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
@@ -60,7 +61,7 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
         row = await store.connections.get(claim.row.ref)
         if row is None or (row.uid, row.version) != (claim.row.uid, claim.row.version):
             return
-        if row.lease is not None and (row.lease.owner == owner or is_over(claim)):
+        if row.lease is not None and (row.lease.owner == owner or lease_ran_out(claim)):
             return
         if await _claim_lease(store, row, owner, LEASE):
             if owner not in store.failover.claims:  # the refresh ended meanwhile and has stored its outcome
@@ -69,24 +70,24 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
             return
 
 
-async def _restore_recorded(store: Store) -> bool:
+async def _restore_journalled_claims(store: Store) -> bool:
     """Restore the claims of refreshes that the journal records.
 
     Return whether a record belongs to a newer version of a credential than the database has. Another process might
     still write back that version.
     """
-    early = False
+    has_newer_record = False
     own_claims = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
     for ref, uid, version, responded in await store.journal.calls():
         row = await store.connections.get(ref)
         if row is None or row.uid != uid:
             continue
-        early = early or version > row.version
+        has_newer_record = has_newer_record or version > row.version
         is_lost = version == row.version and (uid, version) not in own_claims and await _is_lost(store, row, responded)
         if is_lost and await _is_open(store, uid, version):
             owner = await store.holders.new_owner()
             await _claim_lease(store, row, owner, timedelta(0))
-    return early
+    return has_newer_record
 
 
 async def _is_lost(store: Store, row: Connection, responded: bool) -> bool:
@@ -97,7 +98,7 @@ async def _is_lost(store: Store, row: Connection, responded: bool) -> bool:
     """
     if row.failure is not None and row.failure.final:
         return False
-    return row.intent is None or (responded and await store.holders.holder_of(row.lease) not in HERE)
+    return row.intent is None or (responded and await store.holders.holder_of(row.lease) not in HOLDERS_HERE)
 
 
 async def _is_open(store: Store, uid: str, version: int) -> bool:
@@ -131,7 +132,7 @@ EVERY_S: Final = 5.0
 MAX_CONNECTIONS: Final = 100
 MAX_EXAMINED_ROWS: Final = 1000  # maximum number of rows examined; rows that other processes refresh now come last
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
-UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
+UNFINISHED_STEPS: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
 
 async def recover(
@@ -176,7 +177,8 @@ async def find_unfinished(
     for ref in tried_at.keys() - rows.keys():
         del tried_at[ref]
     connections: list[Connection] = []
-    # Read the journal once: reported losses stay, so there can be many rows. The refresh itself reads it again.
+    # Read the journal once for all rows. There can be many, because a row with a reported loss stays unfinished. Each
+    # refresh reads the journal again.
     records: Sequence[OpenRecord] | None = ()
     unreadable: JournalUnreadable | None = None
     try:
@@ -186,7 +188,7 @@ async def find_unfinished(
     for row in sorted(rows.values(), key=lambda row: tried_at.get(row.ref, NEVER)):
         if len(connections) >= MAX_CONNECTIONS:
             break
-        if refresher.under_way(row.ref) or not refresher.has_entry(row):
+        if refresher.is_refreshing(row.ref) or not refresher.has_entry(row):
             continue
         try:
             step = await refresher.next_step(row, records)
@@ -195,7 +197,7 @@ async def find_unfinished(
         except Exception as fault:  # noqa: BLE001 (the refreshes of other connections must not wait for this one)
             _log_failure(fault)
         else:
-            if step in UNFINISHED and not _is_postponed(row, step, tried_at.get(row.ref)):
+            if step in UNFINISHED_STEPS and not _is_postponed(row, step, tried_at.get(row.ref)):
                 connections.append(row)
     if unreadable is not None:
         _log_failure(unreadable)

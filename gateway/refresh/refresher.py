@@ -32,8 +32,8 @@ MAX_BACKGROUND: Final = 4  # maximum number of running background refreshes
 
 # The pace of all background refreshes of this process.
 PACE_S: Final = 0.1  # pause between background refreshes, so that they hardly delay other calls
-HURRY_S: Final = 0.024  # the shortest pause, if the queue would not be finished in time with `PACE_S`
-PART: Final = 0.5  # the queue must be finished within this part of the time until its last token expires
+MIN_PACE_S: Final = 0.024  # the shortest pause, used if the queue would not be finished in time with `PACE_S`
+TIME_SHARE: Final = 0.5  # the queue must be finished within this part of the time until its last token expires
 
 
 @dataclass(slots=True)
@@ -47,18 +47,18 @@ class QueuedRefresh:
     ends_at: float
 
 
-Waiting = OrderedDict[ConnectionRef, QueuedRefresh]
+QueuedRefreshes = OrderedDict[ConnectionRef, QueuedRefresh]
 
 
 @dataclass(slots=True)
 class IntegrationQueue:
-    """The queue of one integration."""
+    """The queue of one integration. `resume_scheduled`: whether a timer will admit the next background refresh."""
 
     running: set[ConnectionRef] = field(default_factory=set)
-    urgent: Waiting = field(default_factory=OrderedDict)
-    background: Waiting = field(default_factory=OrderedDict)
+    urgent: QueuedRefreshes = field(default_factory=OrderedDict)
+    background: QueuedRefreshes = field(default_factory=OrderedDict)
     running_background: set[ConnectionRef] = field(default_factory=set)
-    paced: bool = False
+    resume_scheduled: bool = False
 
     @property
     def idle(self) -> bool:
@@ -71,17 +71,17 @@ def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
     `waiting`: number of queued background refreshes. `left_s`: seconds until the last token in the queue expires. If
     that token has already expired, the pause is `pace_s`. `pace_s`: the normal pause, in seconds.
     """
-    in_time_s = left_s * PART / waiting
-    return max(min(pace_s, in_time_s), min(pace_s, HURRY_S)) if in_time_s > 0 else pace_s
+    in_time_s = left_s * TIME_SHARE / waiting
+    return max(min(pace_s, in_time_s), min(pace_s, MIN_PACE_S)) if in_time_s > 0 else pace_s
 
 
 class RefreshQueue:
     """Decides when each refresh may start: one queue for each integration, one pace for all background refreshes."""
 
     def __init__(self, *, urgent: int = MAX_URGENT, background: int = MAX_BACKGROUND, pace_s: float = PACE_S) -> None:
-        self._urgent, self._max_background, self._pace_s = urgent, background, pace_s
-        self._lines: dict[tuple[str, str], IntegrationQueue] = {}
-        self._next_background = 0.0
+        self._max_urgent, self._max_background, self._pace_s = urgent, background, pace_s
+        self._queues: dict[tuple[str, str], IntegrationQueue] = {}
+        self._next_background_at = 0.0
         self._closed = False
 
     async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
@@ -92,10 +92,10 @@ class RefreshQueue:
         """
         if self._closed and not urgent:
             raise asyncio.CancelledError
-        line = self._lines.setdefault(ref[:2], IntegrationQueue())
+        queue = self._queues.setdefault(ref[:2], IntegrationQueue())
         queued = QueuedRefresh(asyncio.get_running_loop().create_future(), ends_at)
-        (line.urgent if urgent else line.background)[ref] = queued
-        self._admit(line)
+        (queue.urgent if urgent else queue.background)[ref] = queued
+        self._admit(queue)
         try:
             await queued.admitted
         except BaseException:
@@ -104,60 +104,60 @@ class RefreshQueue:
 
     def prioritize(self, ref: ConnectionRef) -> None:
         """Make a queued background refresh urgent, because a call now waits for the refresh."""
-        line = self._lines.get(ref[:2])
-        queued = line.background.pop(ref, None) if line is not None else None
-        if line is not None and queued is not None:
-            line.urgent[ref] = queued
-            self._admit(line)
+        queue = self._queues.get(ref[:2])
+        queued = queue.background.pop(ref, None) if queue is not None else None
+        if queue is not None and queued is not None:
+            queue.urgent[ref] = queued
+            self._admit(queue)
 
     def release(self, ref: ConnectionRef) -> None:
-        line = self._lines.get(ref[:2])
-        if line is None:
+        queue = self._queues.get(ref[:2])
+        if queue is None:
             return
-        for place in (line.urgent, line.background):
-            place.pop(ref, None)
-        line.running.discard(ref)
-        line.running_background.discard(ref)
-        self._admit(line)
-        if line.idle:
-            self._lines.pop(ref[:2], None)
+        for waiting in (queue.urgent, queue.background):
+            waiting.pop(ref, None)
+        queue.running.discard(ref)
+        queue.running_background.discard(ref)
+        self._admit(queue)
+        if queue.idle:
+            self._queues.pop(ref[:2], None)
 
     @property
     def idle(self) -> bool:
         """Return whether nothing runs and nothing waits."""
-        return not self._lines
+        return not self._queues
 
     def close(self) -> None:
         """Cancel the background refreshes in the queue: they have not started, and no call waits for them."""
         self._closed = True
-        for line in self._lines.values():
-            for queued in line.background.values():
+        for queue in self._queues.values():
+            for queued in queue.background.values():
                 queued.admitted.cancel()
-            line.background.clear()
+            queue.background.clear()
 
-    def _admit(self, line: IntegrationQueue) -> None:
-        while line.urgent and len(line.running) - len(line.running_background) < self._urgent:
-            self._begin(line, line.urgent)
-        while line.background and len(line.running_background) < self._max_background:
+    def _admit(self, queue: IntegrationQueue) -> None:
+        while queue.urgent and len(queue.running) - len(queue.running_background) < self._max_urgent:
+            self._begin(queue, queue.urgent)
+        while queue.background and len(queue.running_background) < self._max_background:
             now = clock.monotonic()
-            if now < self._next_background:
-                if not line.paced:
-                    line.paced = True
-                    asyncio.get_running_loop().call_later(self._next_background - now, self._resume, line)
+            if now < self._next_background_at:
+                if not queue.resume_scheduled:
+                    queue.resume_scheduled = True
+                    asyncio.get_running_loop().call_later(self._next_background_at - now, self._resume, queue)
                 return
-            waiting_refreshes = sum(len(queue.background) for queue in self._lines.values())
-            newest = next(reversed(line.background.values()))
-            self._next_background = now + pause_s(waiting_refreshes, newest.ends_at - now, self._pace_s)
-            line.running_background.add(self._begin(line, line.background))
+            waiting_refreshes = sum(len(queue.background) for queue in self._queues.values())
+            newest = next(reversed(queue.background.values()))
+            self._next_background_at = now + pause_s(waiting_refreshes, newest.ends_at - now, self._pace_s)
+            queue.running_background.add(self._begin(queue, queue.background))
 
-    def _resume(self, line: IntegrationQueue) -> None:
-        line.paced = False
-        self._admit(line)
+    def _resume(self, queue: IntegrationQueue) -> None:
+        queue.resume_scheduled = False
+        self._admit(queue)
 
     @staticmethod
-    def _begin(line: IntegrationQueue, waiting: Waiting) -> ConnectionRef:
+    def _begin(queue: IntegrationQueue, waiting: QueuedRefreshes) -> ConnectionRef:
         ref, queued = waiting.popitem(last=False)
-        line.running.add(ref)
+        queue.running.add(ref)
         if not queued.admitted.done():
             queued.admitted.set_result(None)
         return ref
@@ -237,7 +237,7 @@ class Refresher:
             self._traces[connection.ref].add_waiter(current_trace.get())
         return task
 
-    def under_way(self, ref: ConnectionRef) -> bool:
+    def is_refreshing(self, ref: ConnectionRef) -> bool:
         """Return whether this process refreshes the connection now or has queued its refresh."""
         return ref in self._running
 

@@ -30,7 +30,7 @@ LEASE: Final = timedelta(seconds=30)
 # The timeout of a call to a token endpoint, in seconds. The timeout is shorter than the lease, so that a holder that
 # cannot reach the store stops before its lease expires.
 TOKEN_CALL_S: Final = 28.0
-BEAT_S: Final = LEASE.total_seconds() / 3
+RENEW_EVERY_S: Final = LEASE.total_seconds() / 3
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: floa
         await asyncio.gather(renewal, return_exceptions=True)
 
 
-def is_over(claim: Claim) -> bool:
+def lease_ran_out(claim: Claim) -> bool:
     """Return whether another process might hold the lease now, because this process did not renew the lease in time."""
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
@@ -62,7 +62,7 @@ def is_over(claim: Claim) -> bool:
 async def _renew_until_cancelled(store: Store, claim: Claim, owner: str) -> None:
     ref, lease_lost = claim.row.ref, False
     while True:
-        await clock.sleep(BEAT_S)
+        await clock.sleep(RENEW_EVERY_S)
         try:
             asked_at = clock.monotonic()
             if await store.refreshes.extend_lease(ref, owner=owner, ttl=LEASE):
@@ -81,7 +81,7 @@ async def _renew_until_cancelled(store: Store, claim: Claim, owner: str) -> None
 
 # ── Stores a new token pair. The pair exists nowhere else, so storage errors are retried until the write succeeds.
 
-LOOK_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)
+READ_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)
 SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 
@@ -164,7 +164,7 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
     Return None if the store has a newer credential, or if the connection was deleted.
     """
     log.warning("refresh_lease_was_lost", **log_fields(row.ref))
-    waits = repeat_last(LOOK_AGAIN_S)
+    waits = repeat_last(READ_AGAIN_S)
     while True:
         try:
             stored = await store.connections.get(row.ref)

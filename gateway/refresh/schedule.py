@@ -24,17 +24,17 @@ from gateway.records.integration import Integration
 # A refresh may start before its due time, but not after it. So each refresh gets the latest free slot up to its due
 # time. If 10,000 refreshes are due at the same moment, the first refresh starts about a quarter of an hour earlier.
 
-WIDTH_S: Final = 0.1
-SPARE: Final = 1024
+SLOT_WIDTH_S: Final = 0.1
+MIN_SLOTS_BEFORE_CLEANUP: Final = 1024
 
 
 class RefreshSlots:
     """Slots on the monotonic clock, `width_s` seconds apart. Each slot is given to one refresh."""
 
-    def __init__(self, width_s: float = WIDTH_S) -> None:
+    def __init__(self, width_s: float = SLOT_WIDTH_S) -> None:
         self._width_s = width_s
         self._earlier_slots: dict[int, int] = {}  # maps a taken slot to an earlier slot; slots in between are taken
-        self._full_at = SPARE
+        self._cleanup_at = MIN_SLOTS_BEFORE_CLEANUP
 
     def __len__(self) -> int:
         """Return how many taken slots are stored."""
@@ -45,7 +45,7 @@ class RefreshSlots:
 
         The slot is not before `earliest` and not before `now`. All times are monotonic seconds.
         """
-        if len(self._earlier_slots) >= self._full_at:
+        if len(self._earlier_slots) >= self._cleanup_at:
             self._forget(now)
         last_slot = int(due / self._width_s)
         free_slot = self._latest_free(last_slot)
@@ -61,7 +61,7 @@ class RefreshSlots:
         self._earlier_slots = {
             slot: earlier_slot for slot, earlier_slot in self._earlier_slots.items() if slot >= passed
         }
-        self._full_at = 2 * len(self._earlier_slots) + SPARE
+        self._cleanup_at = 2 * len(self._earlier_slots) + MIN_SLOTS_BEFORE_CLEANUP
 
     def _latest_free(self, last_slot: int) -> int:
         """Return the latest free slot up to `last_slot`, and shorten the path of later searches."""
@@ -79,8 +79,9 @@ MAX_WINDOW: Final = timedelta(seconds=300)
 PART_OF_LIFE: Final = 0.1
 MAX_PART_OF_LIFE: Final = 0.5  # maximum refresh window as a part of the lifetime, so that a new token is never due
 JITTER: Final = 0.2  # the refresh window is shortened by at most this share
-LAST_STRETCH: Final = timedelta(seconds=1.1)  # one second for rounding, plus the network time to the provider
-LAST_PART: Final = 0.75  # maximum part of the refresh window for LAST_STRETCH; the jitter leaves 0.8 of the window
+# Requests wait for a refresh in this time before the expiry: one second for rounding, plus the network time.
+WAIT_WINDOW: Final = timedelta(seconds=1.1)
+MAX_WAIT_SHARE: Final = 0.75  # maximum share of the refresh window for WAIT_WINDOW; the jitter leaves 0.8 of it
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
@@ -96,12 +97,12 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     )
 
 
-def last_from(connection: Connection, provider: Provider) -> datetime | None:
+def requests_wait_from(connection: Connection, provider: Provider) -> datetime | None:
     """Return the time from which a request waits for the refresh; None if the token's expiry is unknown."""
     if connection.expires_at is None:
         return None
     return connection.expires_at - min(
-        LAST_STRETCH, _refresh_window(connection, provider, connection.expires_at) * LAST_PART
+        WAIT_WINDOW, _refresh_window(connection, provider, connection.expires_at) * MAX_WAIT_SHARE
     )
 
 
@@ -121,18 +122,18 @@ def refresh_at(
     if not 0 < left_s <= within_s:
         return None
     half_s = lifetime(connection, connection.expires_at).total_seconds() / 2
-    ahead_s = (connection.expires_at - due).total_seconds()
-    return slots.reserve(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
+    window_s = (connection.expires_at - due).total_seconds()
+    return slots.reserve(now + left_s, earliest=now + left_s + window_s - half_s, now=now)
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, max_s: float) -> float:
-    """Return the seconds until the next of `refresh_from`, `last_from` and the expiry.
+    """Return the seconds until the next of `refresh_from`, `requests_wait_from` and the expiry.
 
     Return 0 if the credential has expired, and `max_s` if its expiry is unknown.
     """
     if connection.expires_at is None:
         return max_s
-    moments = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
+    moments = (refresh_from(connection, provider), requests_wait_from(connection, provider), connection.expires_at)
     return min(
         ((moment - now).total_seconds() for moment in moments if moment is not None and now < moment), default=0.0
     )
@@ -195,8 +196,8 @@ def age_limit(provider: Provider) -> timedelta | None:
 
 def refresh_tokens_expire(provider: Provider) -> bool:
     """Return whether the refresh tokens of this provider's connections expire by themselves."""
-    by_itself = provider.refresh is not None and bool(provider.refresh.by_access_token)
-    return by_itself or idle_limit(provider) is not None or age_limit(provider) is not None
+    by_access_token = provider.refresh is not None and bool(provider.refresh.by_access_token)
+    return by_access_token or idle_limit(provider) is not None or age_limit(provider) is not None
 
 
 def lifespan(
@@ -214,7 +215,7 @@ def lifespan(
     if not mode.refreshable(credential, provider):
         return Lifespan(token_ends)
     needs_valid_token = needs_valid_access_token(provider, credential)
-    if not _refreshes(provider, credential):
+    if not _has_token_for_refresh(provider, credential):
         return Lifespan(settled=not needs_valid_token)
     unused_limit, max_age = idle_limit(provider), age_limit(provider)
     end_times = [granted_at + max_age] if max_age is not None else []
@@ -258,9 +259,9 @@ def refresh_token_advice(provider: Provider, integration: Integration | None) ->
     return advice_on_refresh_token(provider, own_scopes if own_scopes is not None else provider.default_scopes or ())
 
 
-def _refreshes(provider: Provider, credential: Mapping[str, Any]) -> bool:
-    by_itself = provider.refresh is not None and provider.refresh.by_access_token
+def _has_token_for_refresh(provider: Provider, credential: Mapping[str, Any]) -> bool:
+    by_access_token = provider.refresh is not None and provider.refresh.by_access_token
     user = credential.get("user")
     return bool(
-        credential.get("refresh_token") or by_itself or (isinstance(user, Mapping) and user.get("refresh_token"))
+        credential.get("refresh_token") or by_access_token or (isinstance(user, Mapping) and user.get("refresh_token"))
     )

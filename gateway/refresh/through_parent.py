@@ -8,12 +8,12 @@ from typing import Any, Final
 from gateway import clock
 from gateway.journal import Entry
 from gateway.records.provider_call import ProviderCall, Reply
-from gateway.refresh.exchange_message import EgressRoute, Request, reply_of_json
+from gateway.refresh.exchange_message import EgressRoute, ExchangeRequest, reply_of_json
 from gateway.refresh.token_exchange import ExchangeLost
 
 # Extra time to wait after the exchange's timeout, in seconds. The parent starts the exchange a little later than the
 # worker sends the message, and the result takes time to arrive.
-LATE_S: Final = 1.5
+LATE_RESULT_S: Final = 1.5
 
 
 class ParentLink:
@@ -30,7 +30,7 @@ class ParentLink:
         self._awaited: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._numbers = itertools.count()
 
-    async def send(self, request: Request) -> Reply:
+    async def send(self, request: ExchangeRequest) -> Reply:
         """Send the request to the parent and return the reply.
 
         Raises EgressError, and ExchangeLost if the parent has ended or sends no reply in time.
@@ -47,7 +47,7 @@ class ParentLink:
             self._send({"type": "exchange", "id": number, **exchange_message})
             await asyncio.wait({future}, timeout=request.timeout_s)
             if not future.done():  # wait again: if this event loop stalled, an arrived reply can still be unread
-                await asyncio.wait({future}, timeout=LATE_S)
+                await asyncio.wait({future}, timeout=LATE_RESULT_S)
             if not future.done():
                 raise ExchangeLost("timeout", f"no response within {request.timeout_s:g} s.")
             return reply_of_json(future.result())
@@ -92,7 +92,9 @@ class ParentExchange:
     async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        return await self._parent.send(Request(call, self._route(), entry, step, timeout_s, limit_bytes, clock.now()))
+        return await self._parent.send(
+            ExchangeRequest(call, self._route(), entry, step, timeout_s, limit_bytes, clock.now())
+        )
 
     def release(self, attempt: str) -> None:
         self._parent.release(attempt)

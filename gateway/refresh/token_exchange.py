@@ -16,7 +16,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 # ── Remembers the credentials that this process has sent. A second attempt must not send the same credential before its
 # worker could read the reply to the first attempt.
 
-Credential = tuple[str, int]  # the `uid` of a connection, and the version of its credential
+CredentialId = tuple[str, int]  # the `uid` of a connection, and the version of its credential
 
 
 class SentCredentials:
@@ -24,34 +24,37 @@ class SentCredentials:
 
     def __init__(self) -> None:
         # For each attempt: when its reply arrived, in monotonic seconds; infinity while the call is in flight.
-        self._responded: dict[Credential, dict[str, float]] = {}
-        self._credentials: dict[str, Credential] = {}
+        self._responded_at: dict[CredentialId, dict[str, float]] = {}
+        self._credential_ids: dict[str, CredentialId] = {}
 
-    def unread(self, entry: Entry, asked_at: float) -> bool:
+    def has_unread_reply(self, entry: Entry, asked_at: float) -> bool:
         """Return whether another attempt with this credential is in flight, or got its reply after `asked_at`
         (monotonic)."""
-        responded = self._responded.get(_credential(entry), {})
-        return any(attempt != entry.attempt and responded_at > asked_at for attempt, responded_at in responded.items())
+        responded_at_by_attempt = self._responded_at.get(_credential_id(entry), {})
+        return any(
+            attempt != entry.attempt and responded_at > asked_at
+            for attempt, responded_at in responded_at_by_attempt.items()
+        )
 
     def record_sent(self, entry: Entry) -> None:
-        credential = self._credentials[entry.attempt] = _credential(entry)
-        self._responded.setdefault(credential, {})[entry.attempt] = math.inf
+        credential = self._credential_ids[entry.attempt] = _credential_id(entry)
+        self._responded_at.setdefault(credential, {})[entry.attempt] = math.inf
 
     def record_response(self, entry: Entry) -> None:
-        if entry.attempt in self._credentials:
-            self._responded[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
+        if entry.attempt in self._credential_ids:
+            self._responded_at[self._credential_ids[entry.attempt]][entry.attempt] = clock.monotonic()
 
     def forget(self, attempt: str) -> None:
         """Forget the attempt, because its reply was released or not journalled. An unknown attempt is ignored."""
-        credential = self._credentials.pop(attempt, None)
+        credential = self._credential_ids.pop(attempt, None)
         if credential is not None:
-            attempts = self._responded[credential]
+            attempts = self._responded_at[credential]
             del attempts[attempt]
             if not attempts:
-                del self._responded[credential]
+                del self._responded_at[credential]
 
 
-def _credential(entry: Entry) -> Credential:
+def _credential_id(entry: Entry) -> CredentialId:
     return entry.about["row"], entry.about["version"]
 
 
@@ -176,7 +179,7 @@ async def send_journalled(
     if entry is None:
         _check_still_awaited(wanted_at, timeout_s)
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now, once=True)
-    if journals.sent.unread(entry, wanted_at):
+    if journals.sent.has_unread_reply(entry, wanted_at):
         raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
     journals.sent.record_sent(entry)
     is_journalled = False
@@ -186,7 +189,7 @@ async def send_journalled(
         try:
             _check_still_awaited(wanted_at, timeout_s)  # a blocked process or a slow disk can take this long
             if abandoned():  # a recovery might have read the journal before this call was recorded
-                raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
+                raise EgressError("unreachable", "the worker that requested the exchange has ended.", sent=False)
             reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now, once=True)
         except asyncio.CancelledError:
             raise  # the token might be spent: keep the record that this call began

@@ -32,7 +32,7 @@ def shorten() -> None:
     from gateway.store import journal_recovery
 
     protocol.LEASE = save_tokens.LEASE = LEASE  # type: ignore[misc,attr-defined]
-    save_tokens.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
+    save_tokens.RENEW_EVERY_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     backoff.FIRST_WAIT = timedelta(seconds=0.5)  # type: ignore[misc]
     recovery.EVERY_S = 0.1  # type: ignore[misc]
     journal_recovery.WAIT_S = 3.0  # type: ignore[misc]

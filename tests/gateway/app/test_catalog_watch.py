@@ -94,7 +94,7 @@ async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
     async with watching_gateway.call_proxy("c1") as response:
         assert (await response.json())["path"] == "/x"
     tracker.hold_api.clear()
-    under_way = asyncio.ensure_future(watching_gateway.call_proxy("c1", "/slow"))
+    is_refreshing = asyncio.ensure_future(watching_gateway.call_proxy("c1", "/slow"))
     await wait_until(lambda: any(request.path == "/slow" for request in tracker.seen))
     write_entry(watching_gateway.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
     await wait_until(
@@ -103,7 +103,7 @@ async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
     tracker.hold_api.set()
     async with watching_gateway.call_proxy("c1") as response:
         assert (await response.json())["path"] == "/v2/x"
-    async with await under_way as response:
+    async with await is_refreshing as response:
         assert (await response.json())["path"] == "/slow"
 
 

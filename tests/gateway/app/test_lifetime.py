@@ -12,7 +12,7 @@ from gateway.app import lifetime
 from gateway.app.generations import check_configuration, read
 from gateway.errors import Unavailable
 from gateway.records.provider_call import ProviderCall
-from gateway.refresh.exchange_message import EgressRoute, Request
+from gateway.refresh.exchange_message import EgressRoute, ExchangeRequest
 from gateway.refresh.through_parent import ParentLink
 from gateway.refresh.token_exchange import ExchangeLost
 from gateway.store import Store, StoreRefused
@@ -73,6 +73,6 @@ async def test_parent_exchanges_tokens_with_the_settings_of_egress(tmp_path: Pat
         with pytest.raises(ExchangeLost):
             await sending
     allow = (("10.0.0.0/8", None), ("127.0.0.1/32", 80))
-    assert Request.from_json(messages[0]["request"]).route == EgressRoute(
+    assert ExchangeRequest.from_json(messages[0]["request"]).route == EgressRoute(
         allow, "http://user:secret@127.0.0.1:3128", 3.0, 7
     )

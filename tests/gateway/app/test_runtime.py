@@ -97,7 +97,7 @@ async def test_running_refresh_ends_once_and_is_stored_despite_a_reload(
     runtime = event_gateway.runtime
     journals = runtime.journals
     before, _ = await reload_gateway(event_gateway)
-    assert runtime.refresher.under_way(C1)
+    assert runtime.refresher.is_refreshing(C1)
     assert event_gateway.runtime.journals is journals
     assert list(runtime.retired) == [before.egress], "the token exchange of the former egress is in flight"
     tracker.hold.set()
@@ -114,7 +114,7 @@ async def test_a_queued_refresh_keeps_its_place_at_a_reload(event_gateway: Runni
     runtime, row = event_gateway.runtime, await event_gateway.runtime.store.connections.get(C1)
     assert row is not None
     queue = runtime.refresher._queue
-    queue._next_background = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
+    queue._next_background_at = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
     task = runtime.refresher.start(row)
     await asyncio.sleep(0)
     await reload_gateway(event_gateway)

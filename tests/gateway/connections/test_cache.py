@@ -77,7 +77,7 @@ async def test_a_background_refresh_that_the_store_could_not_record_is_tried_aga
         refused = refuse_writes(full, running.runtime.store)
         advance_clock(LIFETIME_S - 5)
         async with asyncio.timeout(PATIENCE_S):
-            while not refused or running.runtime.refresher.under_way(REF):
+            while not refused or running.runtime.refresher.is_refreshing(REF):
                 await asyncio.sleep(0.01)
         assert tracker.calls["refresh_token"] == 0
     await wait_for_new_token(running)
@@ -91,7 +91,7 @@ async def wait_for_stored_failure(running: RunningGateway) -> None:
     """Wait until the row in memory has the failure of a refresh, and no refresh runs."""
     live, refresher = running.runtime.live, running.runtime.refresher
     async with asyncio.timeout(PATIENCE_S):
-        while (await live.read_row(REF)).failure is None or refresher.under_way(REF):
+        while (await live.read_row(REF)).failure is None or refresher.is_refreshing(REF):
             await asyncio.sleep(0.01)
 
 

@@ -165,7 +165,7 @@ class Restores(StrEnum):
     """Which claims a worker restores after a failover."""
 
     ALL = "all"
-    UNDER_WAY = "under_way"
+    UNDER_WAY = "is_refreshing"
     """Restores its own claims, but not claims that only the journal of its machine records."""
     NOTHING = "nothing"
 

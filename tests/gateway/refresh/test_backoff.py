@@ -13,8 +13,8 @@ from gateway.refresh import backoff
 from gateway.refresh.backoff import (
     API_DEGRADED,
     API_ENDED,
-    TOKEN_ENDPOINT,
-    WITH_2XX,
+    TOKEN_ENDPOINT_ENDED,
+    TOKEN_ENDPOINT_ENDED_2XX,
     Limit,
     api_verdict,
     token_endpoint_ended,
@@ -44,9 +44,9 @@ def test_message_of_a_failure_can_be_stored(odd: str, lost_at: datetime | None) 
         assert failure.message.isprintable()
 
 
-@pytest.mark.parametrize("status", TOKEN_ENDPOINT)
+@pytest.mark.parametrize("status", TOKEN_ENDPOINT_ENDED)
 def test_a_limit_is_reached_by_count_and_duration_together(status: int) -> None:
-    limit = TOKEN_ENDPOINT[status]
+    limit = TOKEN_ENDPOINT_ENDED[status]
     assert token_endpoint_ended(status, limit.count, limit.duration)
     assert not token_endpoint_ended(status, limit.count - 1, limit.duration * 10)
     assert not token_endpoint_ended(status, limit.count * 10, limit.duration - timedelta(seconds=1))
@@ -68,8 +68,8 @@ def duration_text(over: timedelta) -> str:
 @pytest.mark.parametrize(
     ("begins", "state", "limit"),
     [
-        *((f"{status} without", "needs_reauth", limit) for status, limit in TOKEN_ENDPOINT.items()),
-        ("2xx with", "needs_reauth", WITH_2XX),
+        *((f"{status} without", "needs_reauth", limit) for status, limit in TOKEN_ENDPOINT_ENDED.items()),
+        ("2xx with", "needs_reauth", TOKEN_ENDPOINT_ENDED_2XX),
         ("401, and", "degraded", API_DEGRADED[401]),
         ("the same", "needs_reauth", API_ENDED[401]),
         ("403 |", "degraded", API_DEGRADED[403]),

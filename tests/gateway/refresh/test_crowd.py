@@ -7,7 +7,7 @@ import pytest
 
 from gateway.connections.cache_entries import CacheEntry
 from gateway.records.connection import ConnectionRef, Mark
-from gateway.refresh.schedule import WIDTH_S
+from gateway.refresh.schedule import SLOT_WIDTH_S
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -42,7 +42,7 @@ async def test_each_connection_keeps_its_slot(
         await running.import_connection(tracker.grant(), name)
     moments = [await call_until_refresh(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
-    assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
+    assert len({int((moment or 0) / SLOT_WIDTH_S + 1e-6) for moment in moments}) == 3
     advance_clock(120)  # the connection is loaded into memory again
     assert [await call_until_refresh(running, name) for name in ("c1", "c2", "c3")] == moments
 

@@ -16,18 +16,18 @@ from gateway.refresh.decision import (
     Node,
     RefreshStep,
     TokenRotation,
+    is_possible,
     keeps_intent,
     matches,
     may_refresh_again,
     next_step,
-    possible,
 )
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.save_tokens import LEASE, TOKEN_CALL_S
 
 BOTH = (False, True)
 ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, TokenRotation, BOTH, BOTH)]
-POSSIBLE = [facts for facts in ALL if possible(facts)]
+POSSIBLE = [facts for facts in ALL if is_possible(facts)]
 CLAIMS = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST}
 
 

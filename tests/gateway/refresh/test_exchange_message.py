@@ -15,7 +15,7 @@ from gateway.journal import Entry, new_key
 from gateway.process.channel import Channel
 from gateway.process.handshake import frame_message, receive_now, send_now
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
-from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json, reply_of_json
+from gateway.refresh.exchange_message import EgressRoute, ExchangeRequest, fault_as_json, reply_as_json, reply_of_json
 from gateway.secret import Secret
 
 ENTRY = Entry(Path("/var/lib/x-refresh-journal"), "a1", {"row": "u1"}, new_key())
@@ -26,10 +26,10 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 def test_request_is_decoded_completely() -> None:
     identity = ClientIdentity("certificate", Secret("private key"))
     call = ProviderCall("https://a.example/token?x=é", {"X-A": "ü"}, bytes(range(256)), method="PUT", identity=identity)
-    request = Request(call, ROUTE, ENTRY, 2, 28.0, 1 << 20, AT)
-    assert Request.from_json(json.loads(json.dumps(request.as_json()))) == request
-    bare = Request(ProviderCall("https://a.example/token"), ROUTE, None, 0, 28.0, 1 << 20, AT)
-    assert Request.from_json(json.loads(json.dumps(bare.as_json()))) == bare
+    request = ExchangeRequest(call, ROUTE, ENTRY, 2, 28.0, 1 << 20, AT)
+    assert ExchangeRequest.from_json(json.loads(json.dumps(request.as_json()))) == request
+    bare = ExchangeRequest(ProviderCall("https://a.example/token"), ROUTE, None, 0, 28.0, 1 << 20, AT)
+    assert ExchangeRequest.from_json(json.loads(json.dumps(bare.as_json()))) == bare
 
 
 def test_request_prints_no_secret() -> None:
@@ -37,7 +37,7 @@ def test_request_prints_no_secret() -> None:
     call = ProviderCall(
         "https://a.example/token", {"Authorization": "Basic spent"}, b"refresh_token=spent", identity=identity
     )
-    text = repr(Request(call, ROUTE, ENTRY, 0, 28.0, 1 << 20, AT))
+    text = repr(ExchangeRequest(call, ROUTE, ENTRY, 0, 28.0, 1 << 20, AT))
     assert not [secret for secret in ("spent", "private key", "user:secret", str(ENTRY.key)) if secret in text]
 
 

@@ -20,7 +20,7 @@ from pytest_aiohttp.plugin import AiohttpServer
 from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, new_key, open_reply
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
-from gateway.refresh.exchange_message import EgressRoute, Request
+from gateway.refresh.exchange_message import EgressRoute, ExchangeRequest
 from gateway.refresh.for_workers import ExchangesForWorkers
 from gateway.refresh.through_parent import ParentExchange, ParentLink
 from gateway.refresh.token_exchange import ExchangeLost
@@ -103,10 +103,10 @@ def entry(tmp_path: Path) -> Entry:
 
 
 @pytest.fixture
-def request_(server: TestServer, entry: Entry) -> Request:
+def request_(server: TestServer, entry: Entry) -> ExchangeRequest:
     route = EgressRoute((("127.0.0.1/32", server.port),), None, 5.0, 10)
     call = ProviderCall(f"http://127.0.0.1:{server.port}/token", {"X-Asked": "so"}, b"refresh_token=old")
-    return Request(call, route, entry, 0, PATIENCE_S, 1 << 20, datetime.now(UTC) + AHEAD)
+    return ExchangeRequest(call, route, entry, 0, PATIENCE_S, 1 << 20, datetime.now(UTC) + AHEAD)
 
 
 def journal_records(entry: Entry) -> list[tuple[dict[str, Any], bytes]]:
@@ -127,7 +127,7 @@ async def wait_until(condition: Callable[[], Any]) -> None:
 
 
 async def test_a_reply_is_returned_and_journalled_sealed(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry
 ) -> None:
     reply = await pair.parent.send(request_)
     assert (reply.status, json.loads(reply.body), reply.headers["x-extra"]) == (200, endpoint.response, "yes")
@@ -141,13 +141,13 @@ async def test_a_reply_is_returned_and_journalled_sealed(
     assert b"new-access" not in file.read_bytes()
 
 
-async def test_a_reply_is_dated_by_the_worker_that_asked(pair: Pair, request_: Request) -> None:
+async def test_a_reply_is_dated_by_the_worker_that_asked(pair: Pair, request_: ExchangeRequest) -> None:
     reply = await pair.parent.send(request_)
     assert timedelta(0) <= reply.asked_at - request_.asked_at < timedelta(seconds=PATIENCE_S)
 
 
 async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
@@ -162,7 +162,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
     assert body_of(entry) == endpoint.response
 
 
-async def test_released_record_is_not_found(pair: Pair, request_: Request, entry: Entry) -> None:
+async def test_released_record_is_not_found(pair: Pair, request_: ExchangeRequest, entry: Entry) -> None:
     await pair.parent.send(request_)
     pair.parent.release("a1")
     assert journal_records(entry) == []
@@ -172,14 +172,14 @@ async def test_released_record_is_not_found(pair: Pair, request_: Request, entry
 
 @pytest.mark.parametrize("status", [400, 503])
 async def test_a_refusal_is_returned_and_not_journalled(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, status: int
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry, status: int
 ) -> None:
     endpoint.status = status
     reply = await pair.parent.send(request_)
     assert (reply.status, journal_records(entry)) == (status, [])
 
 
-async def test_only_allowed_networks_are_connected(pair: Pair, request_: Request, entry: Entry) -> None:
+async def test_only_allowed_networks_are_connected(pair: Pair, request_: ExchangeRequest, entry: Entry) -> None:
     with pytest.raises(EgressError) as raised:
         await pair.parent.send(replace(request_, route=replace(request_.route, allow=())))
     assert raised.value.kind == "refused"
@@ -187,7 +187,9 @@ async def test_only_allowed_networks_are_connected(pair: Pair, request_: Request
     assert (await pair.parent.send(request_)).status == 200
 
 
-async def test_token_requests_go_through_the_outbound_proxy(pair: Pair, request_: Request, server: TestServer) -> None:
+async def test_token_requests_go_through_the_outbound_proxy(
+    pair: Pair, request_: ExchangeRequest, server: TestServer
+) -> None:
     refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
     async with raw_provider(refusal, close=True) as outbound:
         route = replace(request_.route, proxy=f"http://127.0.0.1:{outbound.port}")
@@ -198,7 +200,7 @@ async def test_token_requests_go_through_the_outbound_proxy(pair: Pair, request_
 
 
 async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
-    pair: Pair, endpoint: Endpoint, request_: Request
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
@@ -214,9 +216,9 @@ async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
 
 
 async def test_stalled_parent_is_not_waited_for(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.refresh.through_parent.LATE_S", 0.05)
+    monkeypatch.setattr("gateway.refresh.through_parent.LATE_RESULT_S", 0.05)
     messages = list[Mapping[str, Any]]()
     still = ParentLink(messages.append)
     with pytest.raises(ExchangeLost, match="no response") as raised:
@@ -226,7 +228,7 @@ async def test_stalled_parent_is_not_waited_for(
 
 
 async def test_changed_route_does_not_end_exchanges_in_flight(
-    pair: Pair, endpoint: Endpoint, request_: Request
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
@@ -239,7 +241,7 @@ async def test_changed_route_does_not_end_exchanges_in_flight(
     assert (await asking).status == 200
 
 
-async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: Entry) -> None:
+async def test_internal_error_is_reported(pair: Pair, request_: ExchangeRequest, entry: Entry) -> None:
     identity = ClientIdentity("no certificate", Secret("no key"))
     call = replace(request_.call, url="https://127.0.0.1:1/token", identity=identity)
     route = replace(request_.route, allow=(("127.0.0.1/32", None),))
@@ -253,7 +255,7 @@ async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: 
 
 
 async def test_call_of_a_dead_worker_is_not_sent(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry
 ) -> None:
     """Another process may already have taken over the refresh, and found no record of this call in the journal."""
     pair.kill_worker()
@@ -265,7 +267,7 @@ async def test_call_of_a_dead_worker_is_not_sent(
 
 @pytest.mark.parametrize("journalled", [True, False])
 async def test_call_for_which_its_worker_no_longer_waits_is_not_sent(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, journalled: bool
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry, journalled: bool
 ) -> None:
     """A parent that was blocked reads old messages. Meanwhile, another node can have replaced the token."""
     request = request_ if journalled else replace(request_, entry=None)
@@ -282,7 +284,7 @@ async def test_call_for_which_its_worker_no_longer_waits_is_not_sent(
     assert (await pair.parent.send(request)).status == 200
 
 
-def second_attempt(request: Request) -> Request:
+def second_attempt(request: ExchangeRequest) -> ExchangeRequest:
     """Return another attempt with the same credential."""
     assert request.entry is not None
     about = {**request.entry.about, "attempt": "a2"}
@@ -290,7 +292,7 @@ def second_attempt(request: Request) -> Request:
 
 
 async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry
 ) -> None:
     """A second request comes if the parent was blocked for longer than the worker waits for a response."""
     endpoint.free.clear()
@@ -305,7 +307,7 @@ async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
 
 
 async def test_token_is_not_sent_again_for_a_request_made_before_the_first_reply_was_journalled(
-    pair: Pair, endpoint: Endpoint, request_: Request
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest
 ) -> None:
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
     behind = asyncio.ensure_future(ParentLink(messages.append).send(second_attempt(request_)))
@@ -323,7 +325,7 @@ async def test_token_is_not_sent_again_for_a_request_made_before_the_first_reply
 
 @pytest.mark.parametrize("status", [400, 503])
 async def test_a_token_whose_call_was_refused_is_sent_again(
-    pair: Pair, endpoint: Endpoint, request_: Request, status: int
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, status: int
 ) -> None:
     endpoint.status = status
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
@@ -337,7 +339,7 @@ async def test_a_token_whose_call_was_refused_is_sent_again(
 
 
 async def test_exchange_works_without_a_writable_journal(
-    pair: Pair, request_: Request, entry: Entry, tmp_path: Path
+    pair: Pair, request_: ExchangeRequest, entry: Entry, tmp_path: Path
 ) -> None:
     nowhere = replace(entry, folder=tmp_path / "none" / "journal")
     assert (await pair.parent.send(replace(request_, entry=nowhere))).status == 200
@@ -346,7 +348,7 @@ async def test_exchange_works_without_a_writable_journal(
 
 
 async def test_close_waits_for_exchanges_in_flight(
-    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+    pair: Pair, endpoint: Endpoint, request_: ExchangeRequest, entry: Entry
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
@@ -363,10 +365,10 @@ async def test_close_waits_for_exchanges_in_flight(
 
 
 async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    at, requests = datetime(2031, 1, 1, tzinfo=UTC), list[Request]()
+    at, requests = datetime(2031, 1, 1, tzinfo=UTC), list[ExchangeRequest]()
     monkeypatch.setattr("gateway.clock.now", lambda: at)
 
-    async def send(request: Request) -> Reply:
+    async def send(request: ExchangeRequest) -> Reply:
         requests.append(request)
         return Reply(200, {}, b"", at)
 
@@ -375,4 +377,4 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
     route = EgressRoute((), None, 5.0, 10)
     call = ProviderCall("https://a.example/token")
     await ParentExchange(parent, lambda: route).send(call, entry, 2, timeout_s=3.0, limit_bytes=4)
-    assert requests == [Request(call, route, entry, 2, 3.0, 4, at)]
+    assert requests == [ExchangeRequest(call, route, entry, 2, 3.0, 4, at)]

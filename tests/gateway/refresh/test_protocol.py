@@ -18,7 +18,7 @@ from gateway.records.states import State
 from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.refresh.recovery import find_unfinished, recover
-from gateway.refresh.save_tokens import BEAT_S, LEASE, TOKEN_CALL_S, token_digest
+from gateway.refresh.save_tokens import LEASE, RENEW_EVERY_S, TOKEN_CALL_S, token_digest
 from gateway.store.journal_recovery import JournalUnreadable
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import left
@@ -45,7 +45,7 @@ def renewal_sleeps(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None
     waiting: list[asyncio.Future[None]] = []
 
     async def sleep(seconds: float) -> None:
-        if seconds == BEAT_S:
+        if seconds == RENEW_EVERY_S:
             waiting.append(asyncio.get_running_loop().create_future())
             await waiting[-1]
         else:
@@ -90,7 +90,7 @@ async def history_reasons(running: RunningGateway) -> list[tuple[str, str]]:
 
 def test_token_call_ends_before_the_lease_and_the_lease_is_renewed_earlier() -> None:
     assert 25 < TOKEN_CALL_S < LEASE.total_seconds()
-    assert LEASE.total_seconds() > BEAT_S * 2
+    assert LEASE.total_seconds() > RENEW_EVERY_S * 2
 
 
 async def test_the_intent_is_on_the_disk_before_the_token_is_sent(
@@ -156,7 +156,7 @@ async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
     await wait_until(lambda: tracker.calls["refresh_token"])
     for beat in range(4):  # 40 s, a third longer than the lease
         await wait_until(lambda beat=beat: len(renewal_sleeps) > beat)
-        advance_clock(BEAT_S)
+        advance_clock(RENEW_EVERY_S)
         renewal_sleeps[beat].set_result(None)
     await wait_until(lambda: len(renewal_sleeps) > 4)
     second = asyncio.create_task(status_of(second_node))
@@ -304,7 +304,7 @@ async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
     advance_clock(LEASE.total_seconds() + 1)
     await running.restart()
     await wait_until(lambda: tracker.calls["refresh_token"])
-    await wait_until(lambda: not running.runtime.refresher.under_way(REF))
+    await wait_until(lambda: not running.runtime.refresher.is_refreshing(REF))
     row = await row_of(running)
     assert (row.version, row.intent, row.state) == (2, None, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 1

@@ -93,7 +93,7 @@ async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_
         while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
             await asyncio.sleep(0)
         # the row is visible before the task that writes the row has ended
-        while running.runtime.refresher.under_way(_ref()):
+        while running.runtime.refresher.is_refreshing(_ref()):
             await asyncio.sleep(0)
     advance_clock(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -116,7 +116,7 @@ async def test_recreated_connection_keeps_its_own_credential(
     tracker.hold.set()
     await asyncio.gather(waiting, return_exceptions=True)
     async with asyncio.timeout(PATIENCE_S):
-        while running.runtime.refresher.under_way(_ref()):
+        while running.runtime.refresher.is_refreshing(_ref()):
             await asyncio.sleep(0)
     connection = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert connection["credentials"]["access_token"] == again["access_token"]
@@ -127,7 +127,7 @@ def last_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let requests wait for the refresh in the last minute before the expiry, because a second is too short for a test
     on a busy machine.
     """
-    monkeypatch.setattr(schedule, "LAST_STRETCH", timedelta(seconds=PATIENCE_S))
+    monkeypatch.setattr(schedule, "WAIT_WINDOW", timedelta(seconds=PATIENCE_S))
 
 
 async def test_request_waits_for_the_refresh_just_before_the_expiry(
@@ -263,7 +263,7 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
         for _ in range(3):
             assert (await call(running))["token"] == "Bearer access-1"
             async with asyncio.timeout(PATIENCE_S):
-                while running.runtime.refresher.under_way(_ref()):
+                while running.runtime.refresher.is_refreshing(_ref()):
                     await asyncio.sleep(0)
             advance_clock(1.5)
     assert refused, "a refresh was tried, and could not be recorded"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.records.connection import Connection, ConnectionRef, Sealed
-from gateway.refresh.schedule import last_from, refresh_from, seconds_left
+from gateway.refresh.schedule import refresh_from, requests_wait_from, seconds_left
 from tests.fakes.providers import provider
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def test_refresh_window_is_a_tenth_of_the_lifetime_between_2_s_and_5_minutes_wit
 @given(st.floats(3, 1e8), st.text(max_size=8))
 def test_call_waits_for_the_refresh_in_the_last_second(lifetime: float, uid: str) -> None:
     connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
-    last = last_from(connection, provider())
+    last = requests_wait_from(connection, provider())
     assert last is not None
     assert connection.expires_at is not None
     assert connection.expires_at - last >= min(timedelta(seconds=1), timedelta(seconds=lifetime * 0.3 - 1e-4))
@@ -62,14 +62,14 @@ def test_connections_are_refreshed_at_different_times() -> None:
 
 def test_token_without_expiry_has_no_window() -> None:
     assert refresh_from(HELD, provider()) is None
-    assert last_from(HELD, provider()) is None
+    assert requests_wait_from(HELD, provider()) is None
     assert seconds_left(HELD, provider(), NOW, max_s=60) == 60
 
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
 def test_calls_wait_at_most_in_the_last_second_of_the_refresh_window(lifetime: float, uid: str) -> None:
     connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
-    last, due = last_from(connection, provider()), refresh_from(connection, provider())
+    last, due = requests_wait_from(connection, provider()), refresh_from(connection, provider())
     assert last is not None
     assert due is not None
     assert connection.expires_at is not None

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.refresh.schedule import SPARE, RefreshSlots
+from gateway.refresh.schedule import MIN_SLOTS_BEFORE_CLEANUP, RefreshSlots
 
 WIDTH_S = 0.05
 
@@ -42,6 +42,6 @@ def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
 
 def test_passed_slots_are_forgotten() -> None:
     slots = RefreshSlots(WIDTH_S)
-    for second in range(4 * SPARE):
+    for second in range(4 * MIN_SLOTS_BEFORE_CLEANUP):
         slots.reserve(second, earliest=0.0, now=float(second))
-    assert len(slots) <= SPARE + 1
+    assert len(slots) <= MIN_SLOTS_BEFORE_CLEANUP + 1
