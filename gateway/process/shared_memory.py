@@ -8,7 +8,7 @@ class SharedMemory:
     """The shared files.
 
     `configurations`: two files with pickled configurations: the current configuration and the next one. Workers write
-    these files (`serving_worker.write`). The parent never reads them, because they contain secrets. `board`: a file
+    these files (`serving_worker.write_configuration`). The parent never reads them, because they contain secrets. `board`: a file
     with the metrics of all processes.
     """
 

@@ -30,10 +30,13 @@ _inflates_by_server: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 class CallerBody:
     """The body that the caller sends.
 
-    `fault`: the error that ended the body early, or None. `waiting`: whether the gateway waits for the caller's next
-    bytes. `exchange`: the exchange that sends the body; it is closed if the body breaks off, so that the provider does
-    not wait for the rest. `inflated`: whether the runner has decompressed the body. `kept`: whether all pieces read so
-    far are kept, and can be sent again. `keep_bytes`: maximum number of bytes to keep.
+    - `fault`: the error that ended the body early, or None
+    - `waiting`: whether the gateway waits for the caller's next bytes
+    - `exchange`: the exchange that sends the body; it is closed if the body breaks off, so that the provider does not
+      wait for the rest
+    - `inflated`: whether the runner has decompressed the body
+    - `kept`: whether all pieces read so far are kept, and can be sent again
+    - `keep_bytes`: maximum number of bytes to keep
     """
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:

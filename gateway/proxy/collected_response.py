@@ -13,11 +13,16 @@ Room = Callable[[int], Awaitable[None]]
 class InProcessRequest:
     """A request that begins in this process, because a message to the MCP endpoint calls a tool.
 
-    `mount`: ``/proxy`` or ``/c/<capability>``. `target`: path and query below `mount`. `authorization`: returns the
-    value of ``Authorization``, or None for a capability URL. `user_agent`: the message's ``User-Agent``; None if not
-    sent. `message_head_id`: identifies the key and `user_agent`; None if the head of the message is not remembered.
-    `traces`: the fields of the trace. `request_id`: request id of the message. `tool`: name of the MCP tool that makes
-    the call. `limit_bytes`: maximum size of the response's body. `limit_s`: maximum duration in seconds.
+    - `mount`: ``/proxy`` or ``/c/<capability>``
+    - `target`: path and query below `mount`
+    - `authorization`: returns the value of ``Authorization``, or None for a capability URL
+    - `user_agent`: the message's ``User-Agent``; None if not sent
+    - `message_head_id`: identifies the key and `user_agent`; None if the head of the message is not remembered
+    - `traces`: the fields of the trace
+    - `request_id`: request id of the message
+    - `tool`: name of the MCP tool that makes the call
+    - `limit_bytes`: maximum size of the response's body
+    - `limit_s`: maximum duration in seconds
     """
 
     method: str
@@ -67,10 +72,11 @@ class InProcessRequest:
 class CollectedResponse:
     """The response that a caller of ``/proxy`` would have received.
 
-    `media_type`: value of ``Content-Type``; empty if the response has no such field. `by_gateway`: True for an error of
-    the gateway, False for a response of the provider. `headers`: returns the header fields, which are parsed only when
-    needed. `complete`: whether the whole body has arrived. If not, the response broke off, or it was `too_large` for
-    the memory limit.
+    - `media_type`: value of ``Content-Type``; empty if the response has no such field
+    - `by_gateway`: True for an error of the gateway, False for a response of the provider
+    - `headers`: returns the header fields, which are parsed only when needed
+    - `complete`: whether the whole body has arrived. If not, the response broke off, or it was `too_large` for the
+      memory limit.
     """
 
     status: int

@@ -32,9 +32,10 @@ from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
 class Attempt:
     """One attempt to refresh a credential.
 
-    `entry`: how the journal records this attempt; None if there is no journal. `recorded_replies`: journalled replies
-    to calls of earlier attempts. `spent_tokens`: the refresh tokens that the attempt sends. `has_sent`: whether this
-    attempt has sent a call to a provider.
+    - `entry`: how the journal records this attempt; None if there is no journal
+    - `recorded_replies`: journalled replies to calls of earlier attempts
+    - `spent_tokens`: the refresh tokens that the attempt sends
+    - `has_sent`: whether this attempt has sent a call to a provider
     """
 
     def __init__(

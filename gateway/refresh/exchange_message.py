@@ -21,9 +21,10 @@ from gateway.secret import Secret
 class EgressRoute:
     """The network settings for a call.
 
-    `allow`: the internal networks that the operator allows, each with its port; None means all ports. `proxy`: the URL
-    of the outbound proxy, which can contain a password; None means no proxy. `connect_s`: the timeout for connecting,
-    in seconds. `connections`: the maximum number of connections per host.
+    - `allow`: the internal networks that the operator allows, each with its port; None means all ports
+    - `proxy`: the URL of the outbound proxy, which can contain a password; None means no proxy
+    - `connect_s`: the timeout for connecting, in seconds
+    - `connections`: the maximum number of connections per host
     """
 
     allow: tuple[tuple[str, int | None], ...]

@@ -31,12 +31,12 @@ from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
 from gateway.server.in_process_exchange import InProcessClient, wait_for_response
 from gateway.server.known_heads import HEAD_END
-from gateway.server.strict_framing import ChunkWatch, error_for_parser_fault, too_large
+from gateway.server.strict_framing import ChunkWatch, error_for_parser_fault, head_too_large_error
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
+EXTRA_SPACE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
 MAX_CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body full of empty lines costs little
 LINGER_S: Final = 2.0  # time for a client to read the last response, even if the client still sends (RFC 9112 §9.6)
 MAX_HELD_BYTES: Final = 64 * 1024
@@ -50,7 +50,7 @@ MAX_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a 
 log = structlog.get_logger(__name__)
 
 
-def _reads_on(message: RawRequestMessage, piece: bytes) -> bool:
+def _parser_keeps_reading(message: RawRequestMessage, piece: bytes) -> bool:
     """Return whether the parser continues to read HTTP after this upgrade request without a body.
 
     The parser does so if it does not know the protocol, such as h2c, for which Java's HttpClient asks by default. But
@@ -92,15 +92,15 @@ class ClientProtocol(RequestHandler):
         "_discards_input",
         "_fast_exchange",
         "_handler_started",
+        "_has_extra_space",
         "_head_bytes",
-        "_held",
-        "_held_back",
+        "_held_input",
+        "_incremental_feeder",
         "_is_new",
-        "_line",
-        "_odd_line",
-        "_parts",
+        "_paused_by_held_input",
         "_queued",
         "_refused",
+        "_request_line",
         "_server",
         "_tail",
         "_unread",
@@ -120,13 +120,13 @@ class ClientProtocol(RequestHandler):
         self._max_msg_queue_size, self._msg_queue_resume_size = MAX_QUEUED_REQUESTS, MAX_QUEUED_REQUESTS // 2
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
         self._chunks: ChunkWatch | None = None  # watches that body; None if it is not chunked
-        self._at_boundary = False
+        self._at_boundary = False  # whether the last bytes of that chunked body are an empty line
         self._body_left = 0  # bytes of that body still to come, if its length was declared
         self._tail = b""  # last three bytes of a head or of chunks, because a read can end within an empty line
         self._head_bytes = 0
-        self._line: bytes | None = b""  # received part of the request line; None after the line is complete
-        self._odd_line = False
-        self._held = b""  # bytes that wait, because too many requests are queued or a request is on the fast path
+        self._request_line: bytes | None = b""  # received part of the request line; None after the line is complete
+        self._has_extra_space = False
+        self._held_input = b""  # bytes that wait, because too many requests are queued or a request is on the fast path
         self._handler_started = False  # whether aiohttp's handler waits for messages; only the chain needs it
         self._is_new = True  # whether `enforce_time_limits` has not been called yet
         self._discards_input = False  # whether the bytes that follow are discarded
@@ -134,12 +134,12 @@ class ClientProtocol(RequestHandler):
         # Not None while the client gets time to read the last response. Done when the client has disconnected.
         self._client_closed: asyncio.Future[None] | None = None
         self._queued = b""  # bytes of a fast path response, sent at the end of this event loop iteration
-        self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
-        self._held_back = False  # whether reading is paused, because enough bytes are held
+        self._incremental_feeder: IncrementalFeeder | None = None  # splits input that is expensive to parse
+        self._paused_by_held_input = False  # whether reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handover: FastPathHandover | None = None  # set if the middleware chain takes over a request
         self._upload_paused = False  # whether reading is paused, because the provider takes no more bytes
-        self._refused = False
+        self._refused = False  # whether `GatewayServer.refused_connections` counts this connection
         self._unread = 0  # bytes of responses that the client had not read at the last check
         self._unread_since = 0.0  # when that number last changed (the loop's time)
         self.stopped = False
@@ -156,7 +156,7 @@ class ClientProtocol(RequestHandler):
     @property
     def held_bytes(self) -> int:
         """Number of bytes from the client that wait until the response to an earlier request has been sent."""
-        return len(self._held)
+        return len(self._held_input)
 
     @property
     def queued_requests(self) -> int:
@@ -183,22 +183,22 @@ class ClientProtocol(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._refused:
             self._server.refused_connections -= 1
-        if self._parts is not None:
-            self._parts.stop()
-            self._parts = None
+        if self._incremental_feeder is not None:
+            self._incremental_feeder.stop()
+            self._incremental_feeder = None
         if self._fast_exchange is not None:
             self._fast_exchange.caller_left(stopped=self.stopped)
             self._fast_exchange = None
-        self._record_unbegun()
+        self._record_abandoned()
         self._discard_handover()
         if self._client_closed is not None and not self._client_closed.done():
             self._client_closed.set_result(None)
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        if self._parts is not None:
-            parts, self._parts = self._parts, None
-            self._feed_received(parts.stop())
+        if self._incremental_feeder is not None:
+            feeder, self._incremental_feeder = self._incremental_feeder, None
+            self._feed_received(feeder.stop())
         self.send_queued()  # before `super()` closes the transport
         super().eof_received()
 
@@ -229,22 +229,22 @@ class ClientProtocol(RequestHandler):
         self.transport.write(connections_full_response())
         self._end_orderly()
 
-    def enforce_time_limits(self, now: float, *, begun_by: float) -> None:
+    def enforce_time_limits(self, now: float, *, late_if_before: float) -> None:
         """Close the connection if it exceeds a time limit. The server calls this about once a second.
 
-        `now`: the loop's time. `begun_by`: a request head is late if the wait for it began before this time.
+        Both times are the loop's. `late_if_before`: a request head is late if the wait for it began before this time.
         """
         is_new, self._is_new = self._is_new, False
         if is_new:
             self._probe_client()
         if self._fast_exchange is not None:
-            if isinstance(self._fast_exchange, FastExchange) and self._has_read(now):
+            if isinstance(self._fast_exchange, FastExchange) and self._client_has_read(now):
                 self._fast_exchange.moved_at = now
             self._fast_exchange.enforce_time_limits(now)
         elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
             self._cut_if_unread(now)
         elif (
-            (0.0 < self.head_since < begun_by or now >= self._next_keepalive_close_time)
+            (0.0 < self.head_since < late_if_before or now >= self._next_keepalive_close_time)
             and self.idle
             and not is_new  # if the process was blocked, the bytes of a new connection are not read yet
         ):
@@ -256,14 +256,14 @@ class ClientProtocol(RequestHandler):
             with suppress(OSError):  # the client has just reset the connection
                 tcp_keepalive(self.transport)
 
-    def _has_read(self, now: float) -> bool:
+    def _client_has_read(self, now: float) -> bool:
         """Return whether a fast path response waits for a slow client that has read since the last check."""
         if self.transport is None:
             return False
-        before, unread = self._unread, bytes_held_up(self.transport)
-        if unread != before:
+        unread_before, unread = self._unread, bytes_held_up(self.transport)
+        if unread != unread_before:
             self._unread, self._unread_since = unread, now
-        return 0 < unread < before
+        return 0 < unread < unread_before
 
     def _cut_if_unread(self, now: float) -> None:
         """Close the connection if the client reads nothing of a response for too long.
@@ -272,13 +272,13 @@ class ClientProtocol(RequestHandler):
         """
         assert self.transport is not None
         unread = unread_bytes(self.transport)
-        if unread != self._unread or self._limits_itself:
+        if unread != self._unread or self._has_own_limits:
             self._unread, self._unread_since = unread, now
         elif now - self._unread_since >= self._server.answer_idle_s:
             abort_connection(self.transport)
 
     @property
-    def _limits_itself(self) -> bool:
+    def _has_own_limits(self) -> bool:
         """Whether the current request is a proxied call or a WebSocket. After its end, the client's limits apply."""
         current = self._current_request
         return current is not None and (self._upgraded or UPSTREAM in current)
@@ -294,11 +294,11 @@ class ClientProtocol(RequestHandler):
             return 0
         if self.idle:
             return self._head_bytes
-        if not self._unread or self._limits_itself:
+        if not self._unread or self._has_own_limits:
             return 0
         heads = [message.raw_headers for message, _ in self._messages if isinstance(message, RawRequestMessage)]
         queued = sum(len(name) + len(value) for head in heads for name, value in head)
-        return self.transport.get_write_buffer_size() + len(self._held) + self._head_bytes + queued
+        return self.transport.get_write_buffer_size() + len(self._held_input) + self._head_bytes + queued
 
     @property
     def waiting_since(self) -> float:
@@ -308,8 +308,8 @@ class ClientProtocol(RequestHandler):
     # ── bytes from the client ─────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
-        if self._parts is not None and data:
-            self._parts.add(data)
+        if self._incremental_feeder is not None and data:
+            self._incremental_feeder.add(data)
         elif (
             len(data) > PART_BYTES
             and not self._upgraded
@@ -317,17 +317,17 @@ class ClientProtocol(RequestHandler):
             and not (self._fast_exchange is not None and self._fast_exchange.is_unframed_body(len(data)))
             and is_slow_to_parse(data)
         ):
-            self._parts = IncrementalFeeder(data, self._feed_received, self._all_parts_fed, self.transport)
+            self._incremental_feeder = IncrementalFeeder(data, self._feed_received, self._all_parts_fed, self.transport)
         else:
             self._feed_received(data)
 
     def _all_parts_fed(self) -> None:
-        self._parts = None
-        if not (self._reading_paused or self._buffer_paused or self._held_back or self._upload_paused):
+        self._incremental_feeder = None
+        if not (self._reading_paused or self._buffer_paused or self._paused_by_held_input or self._upload_paused):
             self._resume_transport_reading()
 
     def _resume_transport_reading(self) -> None:
-        if self._parts is None:
+        if self._incremental_feeder is None:
             super()._resume_transport_reading()
 
     def _feed_received(self, data: bytes) -> None:
@@ -347,10 +347,11 @@ class ClientProtocol(RequestHandler):
         if fast_path is not None and data and self._waits_for_message and self._between_messages:
             started = fast_path.start_exchange(self, data) or fast_path.mcp_fast_path.start_message(self, data)
             if started is not None:
-                self._fast_exchange, self.head_since = started[0], 0.0
-                started[0].begin(started[1])
-                if started[2]:
-                    self._hold(started[2])
+                self._fast_exchange, first_bytes, following_bytes = started
+                self.head_since = 0.0
+                self._fast_exchange.begin(first_bytes)
+                if following_bytes:
+                    self._hold(following_bytes)
                 return
         self._read(data)
 
@@ -358,7 +359,7 @@ class ClientProtocol(RequestHandler):
     def _between_messages(self) -> bool:
         """Whether the connection is between two messages, and no bytes are held and no close is announced."""
         return not (
-            self._held
+            self._held_input
             or self._head_bytes
             or self._discards_input
             or self._upgraded
@@ -374,22 +375,22 @@ class ClientProtocol(RequestHandler):
 
         Pause reading if more than `MAX_HELD_BYTES` are kept.
         """
-        self._held += data
+        self._held_input += data
         if self.held_bytes > MAX_HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
-            self._held_back = True
+            self._paused_by_held_input = True
 
-    def _unhold(self) -> None:
-        held_bytes, self._held = self._held, b""
-        self._resume_held()
-        if self._parts is None:
-            self.data_received(held_bytes)
+    def _feed_held_input(self) -> None:
+        held_input, self._held_input = self._held_input, b""
+        self._resume_after_hold()
+        if self._incremental_feeder is None:
+            self.data_received(held_input)
         else:
-            self._parts.put_back(held_bytes)
+            self._incremental_feeder.put_back(held_input)
 
-    def _resume_held(self) -> None:
-        if self._held_back and self.transport is not None:
-            self._held_back = False
+    def _resume_after_hold(self) -> None:
+        if self._paused_by_held_input and self.transport is not None:
+            self._paused_by_held_input = False
             self._resume_transport_reading()
 
     # ── bytes for aiohttp's parser ────────────────────────────────────────────────────────────────────────────────────
@@ -404,8 +405,8 @@ class ClientProtocol(RequestHandler):
         if not self._handler_started and self.transport is not None and not self._discards_input:
             self._handler_started = True
             self._task_handler = self._server.context.run(self._loop.create_task, self.start())
-        if self._held:
-            data, self._held = self._held + data, b""
+        if self._held_input:
+            data, self._held_input = self._held_input + data, b""
         position, cuts, size = 0, 0, len(data)
         while not self._discards_input:
             if self._upgraded or self._payload_parser is not None:
@@ -414,21 +415,21 @@ class ClientProtocol(RequestHandler):
             between_messages = self._body.is_eof()
             if between_messages and self.queued_requests >= MAX_QUEUED_REQUESTS:
                 # aiohttp has paused reading, and calls again with b"" as soon as the queue is shorter.
-                self._held = data[position:]
+                self._held_input = data[position:]
                 return
             end = size
             if self._body_left:
                 end = min(size, position + self._body_left)
                 self._body_left -= end - position
             elif cuts < MAX_CUTS and (between_messages or self._chunks is not None):
-                end = self._empty_line(data, position)
+                end = self._end_of_empty_line(data, position)
             cuts += 1
             self._feed(data if end - position == size else data[position:end])
             position = end
             if position >= size:
                 return
 
-    def _empty_line(self, data: bytes, start: int) -> int:
+    def _end_of_empty_line(self, data: bytes, start: int) -> int:
         """Return where the first empty line after `start` ends; the length of `data` if there is no empty line.
 
         The empty line can begin in data that was received earlier.
@@ -441,12 +442,12 @@ class ClientProtocol(RequestHandler):
         return len(data) if position < 0 else position + 4
 
     def _feed(self, piece: bytes) -> None:
-        body, chunks, count = self._body, self._chunks, self._request_count
+        body, chunks, count_before = self._body, self._chunks, self._request_count
         in_head = body.is_eof()
-        if in_head and self._line is not None:
-            self._watch_line(self._line + piece if self._line else piece)
+        if in_head and self._request_line is not None:
+            self._check_request_line(self._request_line + piece if self._request_line else piece)
         super().data_received(piece)
-        new_messages = self._request_count - count
+        new_messages = self._request_count - count_before
         if in_head:
             self._head_bytes += len(piece)
             if new_messages:
@@ -470,11 +471,11 @@ class ClientProtocol(RequestHandler):
         elif new_messages:
             self._admit(new_messages, piece)
 
-    def _watch_line(self, received: bytes) -> None:
+    def _check_request_line(self, received: bytes) -> None:
         """Detect double spaces in the request line. The parser accepts them, but other servers read an empty target."""
         line, line_end, _ = received.lstrip(b"\r\n").partition(b"\n")
-        self._odd_line = self._odd_line or b"  " in line
-        self._line = None if line_end else line
+        self._has_extra_space = self._has_extra_space or b"  " in line
+        self._request_line = None if line_end else line
 
     def _admit(self, new_messages: int, piece: bytes) -> None:
         """Check the last `new_messages` messages before they are handled.
@@ -486,8 +487,8 @@ class ClientProtocol(RequestHandler):
             try:
                 if isinstance(message, _ErrInfo):
                     raise error_for_parser_fault(message.exc, piece)
-                if self._odd_line:
-                    raise InvalidRequest("bad_framing", ODD_LINE, close=True)
+                if self._has_extra_space:
+                    raise InvalidRequest("bad_framing", EXTRA_SPACE, close=True)
                 if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
                     self._check_size(message)
                 target = check_head(message.method, message.path, message.version, message.headers)
@@ -496,7 +497,7 @@ class ClientProtocol(RequestHandler):
                 return
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
-            if message.upgrade and payload.is_eof() and _reads_on(message, piece):
+            if message.upgrade and payload.is_eof() and _parser_keeps_reading(message, piece):
                 message = message._replace(upgrade=False)
             if self._server.draining or message.upgrade:
                 message = message._replace(should_close=True)
@@ -510,7 +511,7 @@ class ClientProtocol(RequestHandler):
                 self._chunked_body_ended(len(self._messages) - index - 1)
                 break
         self._head_bytes, self.head_since = 0, 0.0
-        self._line, self._odd_line = b"", False
+        self._request_line, self._has_extra_space = b"", False
 
     def _check_size(self, message: RawRequestMessage) -> None:
         """Raise HeadersTooLarge if the head is too large.
@@ -519,15 +520,15 @@ class ClientProtocol(RequestHandler):
         """
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
-            raise too_large()
+            raise head_too_large_error()
 
     def _head_continues(self) -> None:
         if self.head_since == 0.0:
             self.head_since = self._loop.time()
         if self._head_bytes > self._server.head_bytes:
             self._request_count += 1
-            self._messages.append((_ErrInfo(400, too_large(), ""), EMPTY_PAYLOAD))
-            self._refuse(len(self._messages) - 1, too_large())
+            self._messages.append((_ErrInfo(400, head_too_large_error(), ""), EMPTY_PAYLOAD))
+            self._refuse(len(self._messages) - 1, head_too_large_error())
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
 
@@ -592,7 +593,7 @@ class ClientProtocol(RequestHandler):
     def resume_upload(self) -> None:
         if self._upload_paused:
             self._upload_paused = False
-            if not self._held_back:
+            if not self._paused_by_held_input:
                 self._resume_transport_reading()
 
     def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
@@ -605,7 +606,7 @@ class ClientProtocol(RequestHandler):
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
-            if close_requested and not self._held:
+            if close_requested and not self._held_input:
                 self.force_close()  # no bytes follow that would reset the connection (RFC 9112 §9.6)
             else:
                 self._end_orderly()
@@ -613,8 +614,8 @@ class ClientProtocol(RequestHandler):
         if self._server.draining:
             # The response's head was sent before the stop and announced no close, so a request can follow.
             self.head_since = self._loop.time()
-        if self._held:
-            self._unhold()
+        if self._held_input:
+            self._feed_held_input()
 
     def response_broken(self) -> None:
         """Close the connection after a fast path response broke off.
@@ -634,11 +635,11 @@ class ClientProtocol(RequestHandler):
         self.handover = handover
         if self._server.fast_path is not None:
             self._server.fast_path.handed_over += 1
-        held_bytes, self._held = self._held, b""
-        self._resume_held()  # call this first, because aiohttp can pause reading again when it gets the bytes
+        held_input, self._held_input = self._held_input, b""
+        self._resume_after_hold()  # call this first, because aiohttp can pause reading again when it gets the bytes
         self.resume_upload()
         if handover.body_kept:
-            self._read(data + held_bytes)
+            self._read(data + held_input)
         else:
             self._read(data)
             self._discards_input = True  # the parser does not get the body, so it cannot find the next message
@@ -649,9 +650,9 @@ class ClientProtocol(RequestHandler):
         `data`: the bytes of the message received so far.
         """
         self._fast_exchange = None
-        held_bytes, self._held = self._held, b""
-        self._resume_held()
-        self._read(data + held_bytes)
+        held_input, self._held_input = self._held_input, b""
+        self._resume_after_hold()
+        self._read(data + held_input)
 
     def start_call(
         self, request: InProcessRequest, on_change: Callable[[], None], caller: Caller | None
@@ -675,15 +676,15 @@ class ClientProtocol(RequestHandler):
         fast_path, message = self._server.fast_path, self._fast_exchange
         if fast_path is None:
             return None
-        begun = message.detach_call() if isinstance(message, FastMessage) else None
-        if not isinstance(begun, InProcessClient):
-            begun = InProcessClient(request)
-            if not begun.start(fast_path):
+        call = message.detach_call() if isinstance(message, FastMessage) else None
+        if not isinstance(call, InProcessClient):
+            call = InProcessClient(request)
+            if not call.start(fast_path):
                 return None
-            begun.begin()
+            call.begin()
         return await wait_for_response(
             fast_path,
-            begun,
+            call,
             room,
             has_left=lambda: self.transport is None or self.transport.is_closing(),
             stopped=lambda: self.stopped,
@@ -695,7 +696,7 @@ class ClientProtocol(RequestHandler):
         handover, self.handover = self.handover, None
         return handover
 
-    def _record_unbegun(self) -> None:
+    def _record_abandoned(self) -> None:
         """Record a request that was handed over, if the caller disconnects before the middleware chain has begun."""
         current = self._current_request
         if self.handover is not None and (current is None or TIMING not in current):
@@ -708,10 +709,10 @@ class ClientProtocol(RequestHandler):
 
     # ── the end of a response, and of the connection ──────────────────────────────────────────────────────────────────
 
-    def announce_end(self) -> None:
+    def announce_close(self) -> None:
         """Send ``Connection: close`` with the response in progress, unless its head has been sent already."""
         if self._fast_exchange is not None:
-            self._fast_exchange.announce_end()
+            self._fast_exchange.announce_close()
         current = self._current_request
         if current is not None:
             current._message = current._message._replace(should_close=True)
@@ -780,8 +781,8 @@ class ClientProtocol(RequestHandler):
         """
         self.send_queued()
         self._discards_input = True
-        self._held = b""
-        self._resume_held()
+        self._held_input = b""
+        self._resume_after_hold()
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
             self._client_closed = self._loop.create_future()

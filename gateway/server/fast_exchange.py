@@ -82,16 +82,16 @@ class FastExchange:
         "_client",
         "_connection",
         "_decoding",
+        "_has_ended",
         "_head_at",
+        "_head_processed",
         "_kept_bytes",
         "_limit_released",
         "_lingers",
         "_origin_limits",
-        "_over",
         "_plan",
-        "_request",
-        "_responded",
-        "_responded_at",
+        "_received_before_response",
+        "_request_pieces",
         "_response_complete",
         "_sent_at",
         "_sent_bytes",
@@ -117,7 +117,7 @@ class FastExchange:
     ) -> None:
         """`head`, `body`: the bytes of the request received so far. `plan`: the decisions about the request."""
         self._client = client
-        self._request: list[bytes] = [head, body] if body else [head]
+        self._request_pieces: list[bytes] = [head, body] if body else [head]
         self._kept_bytes = len(body)
         self._plan = plan
         self._origin_limits = plan.route.origin_limits
@@ -130,11 +130,12 @@ class FastExchange:
         self._sent_bytes = 0
         self._chunked = False
         self._response_complete = False  # the whole response has arrived
-        self._responded = False  # all bytes that arrived together with the head have been processed
-        self._over = False
+        self._head_processed = False  # all bytes that arrived together with the head have been processed
+        self._has_ended = False
         self._limit_released = False  # the concurrency limit has been released
         self._lingers = False  # the response has been sent, and the rest of the request's body has not arrived yet
-        self._responded_at = 0  # bytes of the request's body that had been received when the response was sent
+        # bytes of the request's body that had been received when the response was sent
+        self._received_before_response = 0
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
         self.held_bytes = 0  # received bytes of a compressed response that are not decoded yet
         self.last = self.close_requested = False
@@ -147,7 +148,7 @@ class FastExchange:
         method = plan.method
         if plan.body is not None and not plan.body.ended:
             if self._kept_bytes > KEPT_BYTES:
-                del self._request[1:]
+                del self._request_pieces[1:]
             self._upload = self._connection.send_with_upload(message, self, self, method=method)
             if self._upload.paused:  # by a write before `self._upload` was set, so `pause_upload` had no effect
                 self._client.pause_upload()
@@ -192,7 +193,7 @@ class FastExchange:
                 upload.end()
                 self._client.resume_upload()
         if self._lingers:
-            self._linger_on(body, body.received - self._responded_at)
+            self._continue_lingering(body, body.received - self._received_before_response)
         elif not body.ended and (fault := too_slow(self._limits, body.received, self._waited_s)) is not None:
             self._give_up(fault)
         return rest
@@ -201,9 +202,9 @@ class FastExchange:
         if not self._is_request_kept:
             return
         self._kept_bytes += len(piece)
-        self._request.append(piece)
+        self._request_pieces.append(piece)
         if self._kept_bytes > KEPT_BYTES:
-            del self._request[1:]
+            del self._request_pieces[1:]
 
     @property
     def _limits(self) -> ClientLimitsConfig:
@@ -236,7 +237,7 @@ class FastExchange:
             self._hand_over(fault)
         self._abort()
 
-    def _linger_on(self, body: RequestBodyFraming, received: int) -> None:
+    def _continue_lingering(self, body: RequestBodyFraming, received: int) -> None:
         """Wait for the rest of the request's body, unless more than `MAX_LINGER_BYTES` are missing.
 
         `received`: bytes of the body received after the response was sent.
@@ -292,14 +293,14 @@ class FastExchange:
 
     def on_response(self, response: ProviderResponse | None) -> None:
         self._release_limit("responded")
-        self._responded = True
+        self._head_processed = True
         if response is not None:
             self._hand_over(response)
-        elif self._unsent is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
+        elif self._unsent is not None and not self._has_ended and (self._decoding is None or self._decoding.may_begin):
             self._flush()
 
     def on_failure(self, fault: Exception) -> None:
-        if self._over:
+        if self._has_ended:
             return
         plan = self._plan
         if isinstance(fault, ConnectionLost) and not self._may_replace(fault):
@@ -335,11 +336,11 @@ class FastExchange:
 
     def on_all_decoded(self) -> None:
         """Send the head now, because all bytes received so far are decoded."""
-        if self._responded and self._unsent is not None and not self._over:
+        if self._head_processed and self._unsent is not None and not self._has_ended:
             self._flush()
 
     def end(self) -> None:
-        if self._over:
+        if self._has_ended:
             return
         self._response_complete = True
         if self._decoding is not None:
@@ -349,11 +350,11 @@ class FastExchange:
 
     def end_response(self) -> None:
         """End the response after its whole body has been passed on."""
-        if self._over:
+        if self._has_ended:
             return
         last_chunk = b"0\r\n\r\n" if self._chunked else b""
         body = self._plan.body
-        waits = body is not None and not body.ended
+        body_incomplete = body is not None and not body.ended
         if self._unsent is not None:
             self._unsent.append(last_chunk)
             self._flush()
@@ -361,21 +362,21 @@ class FastExchange:
             self._sent_bytes += len(last_chunk)
             self._client.queue_piece(last_chunk, self._write_batch)
         self._finish(self._status, None)
-        if not waits:
+        if not body_incomplete:
             self._client.response_sent(last=self.last, close_requested=self.close_requested)
             return
         self._lingers = True
         self.moved_at = clock.monotonic()
         assert self._plan.body is not None
-        self._responded_at = self._plan.body.received
-        self._linger_on(self._plan.body, 0)
+        self._received_before_response = self._plan.body.received
+        self._continue_lingering(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
         """Handle a response that broke off.
 
         Hand the request over to the middleware chain if nothing has been sent; otherwise close the caller's connection.
         """
-        if self._over:
+        if self._has_ended:
             return
         if self._unsent is not None:
             self._hand_over(fault if isinstance(fault, EgressError | CodingError) else ConnectionLost())
@@ -393,21 +394,21 @@ class FastExchange:
 
     def pause(self) -> None:
         """Pause the provider, because the caller reads more slowly than the provider writes."""
-        if not self._over:
+        if not self._has_ended:
             if not self._response_complete:
                 self._connection.pause_reading()
             if self._decoding is not None:
                 self._decoding.paused = True
 
     def resume(self) -> None:
-        if not self._over:
+        if not self._has_ended:
             self.moved_at = clock.monotonic()
             if self._decoding is not None:
                 self._decoding.resume()
             elif not self._response_complete:
                 self._connection.resume_reading()
 
-    def announce_end(self) -> None:
+    def announce_close(self) -> None:
         """Announce in this response that the connection closes, unless the head is composed already."""
         if not self._status:
             self.last = True
@@ -420,7 +421,7 @@ class FastExchange:
         if self._lingers:
             self._lingers = False
             self._abort()
-        if self._over:
+        if self._has_ended:
             return
         if not self._status:
             self._release_limit("unknown")
@@ -484,7 +485,7 @@ class FastExchange:
             record_end=self._record_end,
             trace=plan.trace,
         )
-        self._client.continue_in_chain(b"".join(self._request) if is_kept else self._request[0], handover)
+        self._client.continue_in_chain(b"".join(self._request_pieces) if is_kept else self._request_pieces[0], handover)
 
     def _record_end(self, status: int, error: str) -> None:
         self._plan.record(status, error, 0, self._sent_at, self._head_at)
@@ -497,8 +498,8 @@ class FastExchange:
         self._plan.record(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
     def _mark_ended(self) -> None:
-        if not self._over:
-            self._over = True
+        if not self._has_ended:
+            self._has_ended = True
             self._write_batch.in_flight -= 1
             if self._decoding is not None:
                 self._decoding.stop()

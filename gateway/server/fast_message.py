@@ -104,12 +104,12 @@ class KnownMessage(KnownHead):
     `fields`: the fields of the first message with this head.
     """
 
-    __slots__ = ("_mcp_at", "_shared", "_tracestate_at", "fields")
+    __slots__ = ("_mcp_at", "_shared_head", "_tracestate_at", "fields")
 
     def __init__(self, mount: str, key: str, lines: RequestLines, fields: MessageHead) -> None:
         super().__init__(mount, key, lines)
         self.fields = fields
-        self._shared: MessageHead | None = None  # the fields of all messages with this head, if no value differs
+        self._shared_head: MessageHead | None = None  # the fields of all messages with this head, if no value differs
         self._tracestate_at: int | None = None  # index of the value among the values that differ
         self._mcp_at: list[int | None] = []  # the same for each of `fields.mcp_fields`; empty if no value differs
 
@@ -120,34 +120,36 @@ class KnownMessage(KnownHead):
         """
         if self.lines.decided_together or not super().vary(varying):
             return False
-        name_places = [(name.lower, self.value_at.get(index)) for index, (name, _) in enumerate(self.lines.passing)]
-        self._tracestate_at = next((place for name, place in name_places if name == TRACESTATE), None)
-        places = [place for name, place in name_places if name.startswith(MCP_PREFIX)]
-        self._mcp_at = places if any(place is not None for place in places) else []
+        name_indexes = [
+            (name.lower, self.value_at.get(index)) for index, (name, _) in enumerate(self.lines.passed_lines)
+        ]
+        self._tracestate_at = next((index for name, index in name_indexes if name == TRACESTATE), None)
+        value_indexes = [index for name, index in name_indexes if name.startswith(MCP_PREFIX)]
+        self._mcp_at = value_indexes if any(index is not None for index in value_indexes) else []
         return True
 
     def fields_of(self, arrived: "ArrivedHead[KnownMessage]") -> MessageHead:
         """Return the fields of a message with this head, with the message's own values."""
-        values, state_at = arrived.values, self._tracestate_at
-        if not values and self._shared is not None and self._shared.head_id is self.head_id:
-            return self._shared
+        values, tracestate_at = arrived.values, self._tracestate_at
+        if not values and self._shared_head is not None and self._shared_head.head_id is self.head_id:
+            return self._shared_head
         shared_fields = self.fields
         mcp_fields = shared_fields.mcp_fields
         if self._mcp_at:
             mcp_fields = [
-                field if place is None else (field[0], values[place].decode())
-                for field, place in zip(mcp_fields, self._mcp_at, strict=True)
+                field if index is None else (field[0], values[index].decode())
+                for field, index in zip(mcp_fields, self._mcp_at, strict=True)
             ]
         message_head = MessageHead(
             shared_fields.accept,
             shared_fields.origin,
             shared_fields.user_agent,
             arrived.traceparent,
-            shared_fields.tracestate if state_at is None else values[state_at].decode(),
+            shared_fields.tracestate if tracestate_at is None else values[tracestate_at].decode(),
             mcp_fields,
             self.head_id,
         )
-        self._shared = None if values else message_head
+        self._shared_head = None if values else message_head
         return message_head
 
 
@@ -164,7 +166,7 @@ def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedH
     if request_lines is None or bool(token) is bool(request_lines.key):
         return None
     fields: CIMultiDict[str] = CIMultiDict()
-    for _, line in request_lines.passing:
+    for _, line in request_lines.passed_lines:
         name, _, value = line.decode().partition(": ")
         fields.add(name, value)
     if not is_json(fields.get(hdrs.CONTENT_TYPE)):
@@ -224,11 +226,13 @@ class McpFastPath:
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.may_proxy:
             return None
-        if (access.key.kind == "capability") is not by_capability or (by_capability and self._speaks_mcp(access)):
+        if (access.key.kind == "capability") is not by_capability or (
+            by_capability and self._provider_serves_mcp(access)
+        ):
             return None
         return caller
 
-    def _speaks_mcp(self, access: Access) -> bool:
+    def _provider_serves_mcp(self, access: Access) -> bool:
         """Return whether ``/mcp`` below this capability URL belongs to the provider, not to the MCP endpoint.
 
         Return True also for an unknown provider.
@@ -253,8 +257,9 @@ class FastMessage(AgentMessage):
     task: asyncio.Task[None] | None = None
     call: MessageCall | None = None
     last = False
-    _task_began = _over = _stopped = False
-    _is_late = False  # whether a part of the body came after the key was looked up, so that the key may have ended
+    _task_began = _has_ended = _stopped = False
+    # whether a part of the body came after the key was looked up, so that the key may have ended
+    _body_arrived_later = False
     _ready_call: "ReadyCall | None" = None  # the message's call, if it began without a task; None after the end
     _wake_call: Callable[[], None] | None = None
 
@@ -268,9 +273,9 @@ class FastMessage(AgentMessage):
     ) -> None:
         known_message = arrived.known
         self._fast_path = fast_path
-        self._lines = head
+        self._head_bytes = head
         self._received: list[bytes] = []
-        self._awaited = arrived.length or 0
+        self._missing_bytes = arrived.length or 0
         self._began = clock.monotonic()
         self.app = fast_path.app
         self.runtime = fast_path.runtime
@@ -293,15 +298,15 @@ class FastMessage(AgentMessage):
 
         The field is read from the message again, because remembered heads do not contain the key.
         """
-        request_lines = self._fast_path.reader.message(self._lines.partition(b"\r\n")[2][:-4])
+        request_lines = self._fast_path.reader.message(self._head_bytes.partition(b"\r\n")[2][:-4])
         return None if request_lines is None or not request_lines.key else f"Bearer {request_lines.key}"
 
     def begin(self, body: bytes) -> None:
         """Add `body` to the message's body. When the body is complete, handle the message."""
         if body:
             self._received.append(body)
-            self._awaited -= len(body)
-        if self._awaited:
+            self._missing_bytes -= len(body)
+        if self._missing_bytes:
             return
         self.body = b"".join(self._received)
         tracing = self.runtime.tracing
@@ -322,7 +327,7 @@ class FastMessage(AgentMessage):
             return False
         try:
             ready_call = _endpoint().ready_call(self)
-            caller = None if self._is_late else self.caller
+            caller = None if self._body_arrived_later else self.caller
             call = (
                 None if ready_call is None else self.protocol.start_call(ready_call.request, self._call_changed, caller)
             )
@@ -359,16 +364,16 @@ class FastMessage(AgentMessage):
 
     @property
     def waits_for_caller(self) -> bool:
-        return self._awaited > 0
+        return self._missing_bytes > 0
 
     def is_unframed_body(self, size: int) -> bool:
         """Return whether the next `size` bytes are part of the message."""
-        return self._awaited >= size
+        return self._missing_bytes >= size
 
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
-        own_bytes, rest = data[: self._awaited], data[self._awaited :]
-        self._is_late = True
+        own_bytes, rest = data[: self._missing_bytes], data[self._missing_bytes :]
+        self._body_arrived_later = True
         self.begin(own_bytes)
         return rest
 
@@ -378,7 +383,7 @@ class FastMessage(AgentMessage):
     def resume(self) -> None:
         """Do nothing: the response is sent in one piece."""
 
-    def announce_end(self) -> None:
+    def announce_close(self) -> None:
         self.last = True
 
     def enforce_time_limits(self, _now: float) -> None:
@@ -386,7 +391,7 @@ class FastMessage(AgentMessage):
 
         If the body is complete, wake the call to the provider, which enforces its own time limits in a task.
         """
-        if self._awaited:
+        if self._missing_bytes:
             self._hand_back()
         elif self.task is None and self._ready_call is not None:
             self._continue_in_task()
@@ -410,7 +415,7 @@ class FastMessage(AgentMessage):
         self._stopped = stopped
         if self.task is not None:
             self.task.cancel()
-        if not self._task_began and not self._over:  # a task that has begun records the end
+        if not self._task_began and not self._has_ended:  # a task that has begun records the end
             if self.call is not None:
                 self.call.leave(stopped=stopped)
             self._record_left()
@@ -421,13 +426,13 @@ class FastMessage(AgentMessage):
 
         Otherwise these objects stay in memory until the garbage collector finds them, which costs 10 µs a message.
         """
-        self._over = True
+        self._has_ended = True
         self._ready_call = self.call = None
 
     def _hand_back(self) -> None:
         self._end()
         self._fast_path.handed_back += 1
-        self.protocol.hand_back(b"".join((self._lines, *self._received)))
+        self.protocol.hand_back(b"".join((self._head_bytes, *self._received)))
 
     # ── the response
 
@@ -439,7 +444,7 @@ class FastMessage(AgentMessage):
         except asyncio.CancelledError:
             self._record_left()
             raise
-        if self._over:
+        if self._has_ended:
             return
         if response is None:
             self._hand_back()
@@ -450,21 +455,21 @@ class FastMessage(AgentMessage):
         if isinstance(response, McpResponse) and response.status == 200 and response.content is not None:
             self._send_json(response.content)
             return
-        full = response.for_aiohttp() if isinstance(response, McpResponse) else response
+        aiohttp_response = response.for_aiohttp() if isinstance(response, McpResponse) else response
         if self.by_capability:
-            full.headers.update([REFERRER_POLICY])
-        full.headers[REQUEST_ID_FIELD] = self.request_id
-        mark, size = full.headers.get(MARK), full.content_length or 0
-        self._send_bytes(response_bytes(full, last=self.last), full.status, mark, size)
+            aiohttp_response.headers.update([REFERRER_POLICY])
+        aiohttp_response.headers[REQUEST_ID_FIELD] = self.request_id
+        error_code, size = aiohttp_response.headers.get(MARK), aiohttp_response.content_length or 0
+        self._send_bytes(response_bytes(aiohttp_response, last=self.last), aiohttp_response.status, error_code, size)
 
     def _send_json(self, content: bytes) -> None:
         own_lines = f"{_NO_REFERRER if self.by_capability else ''}{REQUEST_ID_FIELD}: {self.request_id}\r\n"
         self._send_bytes(json_response_bytes(content, own_lines, last=self.last), 200, None, len(content))
 
-    def _send_bytes(self, data: bytes, status: int, mark: str | None, size: int) -> None:
-        """Send the response `data`. `mark`: the code of an error of the gateway. `size`: the length of its body."""
+    def _send_bytes(self, data: bytes, status: int, error_code: str | None, size: int) -> None:
+        """Send the response `data`. `error_code`: the code of an error of the gateway. `size`: the length of its body."""
         self._end()
-        self._record_message(status, mark, size)
+        self._record_message(status, error_code, size)
         self.protocol.queue_piece(data, self._fast_path.write_batch)
         self.protocol.response_sent(last=self.last)
 

@@ -1,9 +1,9 @@
 """Handles ordinary proxied requests on the fast path, without a task, a request object or a middleware call.
 
-    bytes ▸ take      reads the head of one request below /proxy or a capability URL, and the received part of its body
-          ▸ head      finds remembered header lines (`known_heads`), or reads new lines by name (`request_lines`)
-          ▸ plan      decides about key, connection, rules and target with the functions that the middlewares call
-          ▸ exchange  sends the request over an idle connection to the provider, and passes the response back
+    bytes ▸ start_exchange  takes one request below /proxy or a capability URL, with the received part of its body
+          ▸ ArrivedHead     has remembered header lines (`known_heads`), or new lines, read by name (`request_lines`)
+          ▸ FastPlan        has the decisions about key, connection, rules and target, by the functions of the middlewares
+          ▸ FastExchange    sends the request over an idle connection to the provider, and passes the response back
 
 The middleware chain handles every other request. The chain can also take over a request that the fast path has already
 sent, with the bytes received so far. So the fast path refuses no request, sends no response of its own, and decides as
@@ -54,9 +54,9 @@ from gateway.server.known_heads import (
 from gateway.server.request_lines import LineReader
 from gateway.server.strict_framing import RequestBodyFraming
 
-KNOWN_S: Final = 60.0  # forget heads after this time, because their lines can contain secrets of the caller
-NO_BODY: Final = b"Content-Length: 0\r\n"
-KEY_MARK: Final = b"gw_"  # every key for the MCP endpoint begins with it (`key_forms.PREFIXES`)
+FORGET_AFTER_S: Final = 60.0  # forget heads after this time, because their lines can contain secrets of the caller
+EMPTY_BODY_LINE: Final = b"Content-Length: 0\r\n"
+KEY_PREFIX: Final = b"gw_"  # every key for the MCP endpoint begins with it (`key_forms.PREFIXES`)
 
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
 _REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
@@ -64,10 +64,10 @@ _LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
 _CAPABILITY_LINE: Final = re.compile(_METHOD + rf"((/c/{CAPABILITY_FORM})(?!/mcp[? ])".encode() + _REST)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LENGTH_EXPECTED: Final = frozenset(method.encode() for method in LENGTH_EXPECTED)
-_NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
+_NOT_REPLACEABLE: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
-def may_send(
+def allowing_rule(
     caller: Caller, head: ArrivedHead[KnownHead], opened: OpenedConnection, method: str, target: str
 ) -> str | None:
     """Return the rule that allows the key to send this request; an empty string if the key has no such rules.
@@ -90,7 +90,7 @@ def may_send(
     return decision if isinstance(decision, str) else None
 
 
-Admitted = tuple[float, Generation, Caller, OpenedConnection]
+AdmittedRequest = tuple[float, Generation, Caller, OpenedConnection]
 """An admitted request: when it began (monotonic seconds), the current generation, its caller and its connection."""
 
 
@@ -105,7 +105,7 @@ class FastPath:
         runtime = self._runtime = app[RUNTIME]
         self._current = runtime.current
         self._reader = LineReader()
-        self._known: KnownHeads[KnownHead] = KnownHeads()
+        self._known_heads: KnownHeads[KnownHead] = KnownHeads()
         self.call_heads: HeadMemory[KnownHead] = HeadMemory()
         self._swept_at = clock.monotonic()
         self.write_batch = WriteBatch()
@@ -125,14 +125,14 @@ class FastPath:
             return None
         lines, body_at = head_lines
         mount = _mount_of(request_line)
-        head = self._known.find(lines, mount) or self._read_head(lines, mount)
+        head = self._known_heads.find(lines, mount) or self._read_head(lines, mount)
         if head is None:
             return None
         admitted = self._admit(head)
         if admitted is None:
             return None
         if head.known.head_id is None:  # only after `_admit`, so that a client without a key cannot fill the memory
-            self._known.remember(lines, mount, head)
+            self._known_heads.remember(lines, mount, head)
         return self._begin(client, request_line, head, admitted, data[:body_at], data[body_at:])
 
     def start_call(
@@ -162,7 +162,7 @@ class FastPath:
             values = tuple([value.encode("utf-8", "surrogatepass") for value in traces.values()])
             # a ``tracestate`` in a message's body may contain the key, so it is checked line by line
             can_remember = (
-                can_remember and all(map(PLAIN.fullmatch, values)) and not any(KEY_MARK in value for value in values)
+                can_remember and all(map(PLAIN.fullmatch, values)) and not any(KEY_PREFIX in value for value in values)
             )
         known_head = self.call_heads.get(head_id) if can_remember else None
         if known_head is not None:
@@ -178,7 +178,7 @@ class FastPath:
             self.call_heads.keep(head_id, head.known, len(lines))
         return head
 
-    def _admit(self, head: ArrivedHead[KnownHead], caller: Caller | None = None) -> Admitted | None:
+    def _admit(self, head: ArrivedHead[KnownHead], caller: Caller | None = None) -> AdmittedRequest | None:
         """Return the caller and the connection of the request; None if either is not in memory.
 
         `caller`: the caller, if it is known already.
@@ -194,15 +194,17 @@ class FastPath:
         client: FastClient,
         request_line: re.Match[bytes],
         head: ArrivedHead[KnownHead],
-        admitted: Admitted,
-        raw: bytes,
+        admitted: AdmittedRequest,
+        head_bytes: bytes,
         received_body: bytes,
         tool: str | None = None,
     ) -> tuple[FastExchange, bytes, bytes] | None:
         """Prepare the exchange of an admitted request, and return what `start_exchange` returns.
 
-        `request_line`: the match of the request line. `raw`: the bytes of the head. `received_body`: the bytes after
-        the head. `tool`: name of the MCP tool that makes the call, or None.
+        - `request_line`: the match of the request line
+        - `head_bytes`: the bytes of the head
+        - `received_body`: the bytes after the head
+        - `tool`: name of the MCP tool that makes the call, or None
         """
         began, generation, caller, opened = admitted
         known_head = head.known
@@ -215,9 +217,14 @@ class FastPath:
         target, rule = target_and_rule
         split_body = _split_body(head, opened, received_body)
         tracing = self._runtime.tracing
-        traced = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
+        traced_call = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
         outgoing = _request_head(
-            request_line[1], target, route, head, opened, None if traced is None else traced.outgoing_traceparent
+            request_line[1],
+            target,
+            route,
+            head,
+            opened,
+            None if traced_call is None else traced_call.outgoing_traceparent,
         )
         if split_body is None or outgoing is None:
             return None
@@ -236,16 +243,16 @@ class FastPath:
             None,
             body,
             wants_decoding(known_head.lines.options, opened),
-            head.traceparent if traced is None else traced.recorded_traceparent,
+            head.traceparent if traced_call is None else traced_call.recorded_traceparent,
             rule or None,
-            None if traced is None else traced.trace,
+            None if traced_call is None else traced_call.trace,
             tool,
         )
         connection = self._connection(plan)
         if connection is None:
             return None
         arrived_body = received_body[: len(received_body) - len(next_request)] if next_request else received_body
-        exchange = client.exchange_type(client, raw, arrived_body, plan, connection, self.write_batch)
+        exchange = client.exchange_type(client, head_bytes, arrived_body, plan, connection, self.write_batch)
         exchange.last = exchange.close_requested = known_head.lines.last
         return exchange, outgoing + framed, next_request
 
@@ -297,8 +304,8 @@ class FastPath:
         origin = (base.scheme, base.host, base.port)
         pool = generation.egress.pool(origin)
         replaced_field_names = replaced_names(placement)
-        traced = trace_headers(opened, generation)
-        if pool is None or replaced_field_names & _NEVER_BY_US:
+        trace_mode = trace_headers(opened, generation)
+        if pool is None or replaced_field_names & _NOT_REPLACEABLE:
             return None
         try:
             slots = field_lines(placement.slots)
@@ -310,9 +317,9 @@ class FastPath:
             self._runtime.egress_limits.for_origin(origin),
             pool,
             f"Host: {pool.host}\r\n".encode(),
-            replaced_field_names | TRACE_FIELDS if traced == DROP else replaced_field_names,
+            replaced_field_names | TRACE_FIELDS if trace_mode == DROP else replaced_field_names,
             slots,
-            names_parent=traced == OWN,
+            names_parent=trace_mode == OWN,
         )
         opened.fast_route[:] = [route]
         return route
@@ -345,17 +352,17 @@ class FastPath:
     @property
     def remembered_heads(self) -> int:
         """Number of remembered heads."""
-        return len(self._known)
+        return len(self._known_heads)
 
     def sweep(self, now: float) -> bool:
-        """Forget all remembered heads every `KNOWN_S` seconds. The server calls this about once a second.
+        """Forget all remembered heads every `FORGET_AFTER_S` seconds. The server calls this about once a second.
 
         `now`: monotonic seconds. Return whether this call has forgotten them.
         """
-        if now - self._swept_at < KNOWN_S:
+        if now - self._swept_at < FORGET_AFTER_S:
             return False
         self._swept_at = now
-        self._known.forget()
+        self._known_heads.forget()
         self.call_heads.forget()
         self.mcp_fast_path.forget()
         self._reader.forget()
@@ -384,7 +391,7 @@ def _target_and_rule(
         target = provider_target(opened, opened.base, request_line[2].decode("ascii"), head.known.mount)
     except GatewayError:
         return None
-    rule = "" if caller.access is None else may_send(caller, head, opened, request_line[1].decode(), target)
+    rule = "" if caller.access is None else allowing_rule(caller, head, opened, request_line[1].decode(), target)
     if rule is None:
         return None
     if placement.query_slots or placement.query_defaults:
@@ -418,19 +425,19 @@ def _begin_trace(
 
 
 def _split_body(
-    head: ArrivedHead[KnownHead], opened: OpenedConnection, rest: bytes
+    head: ArrivedHead[KnownHead], opened: OpenedConnection, received: bytes
 ) -> tuple[RequestBodyFraming | None, bytes, bytes] | None:
     """Return the body, the received part of it framed for the provider, and the bytes that follow the body.
 
-    Return None if the middleware chain must handle the request. `rest`: the bytes after the head.
+    Return None if the middleware chain must handle the request. `received`: the bytes after the head.
     """
     if not head.has_body:
-        return None, b"", rest
+        return None, b"", received
     if opened.placement.body is not None:
         return None
     body = RequestBodyFraming(None if head.known.lines.chunked else head.length)
     try:
-        framed, next_request = body.feed(rest)
+        framed, next_request = body.feed(received)
     except MalformedMessage:
         return None
     return body, framed, next_request
@@ -449,7 +456,7 @@ def _request_head(
     Return None if a value could end its line or is not ASCII. `traceparent`: replaces the caller's ``traceparent``;
     None keeps it.
     """
-    known_head, replaced_field_names, placement, added_fields = head.known, route.replaced, opened.placement, b""
+    known_head, replaced_field_names, placement, added_fields = head.known, route.replaced_names, opened.placement, b""
     if traceparent is not None:
         replaced_field_names = replaced_field_names | {TRACEPARENT}
         added_fields = f"{TRACEPARENT}: {traceparent}\r\n".encode()
@@ -460,10 +467,10 @@ def _request_head(
             method,
             target.encode("ascii"),
             route.host,
-            known_head.passing(replaced_field_names, head.values),
+            known_head.outgoing_lines(replaced_field_names, head.values),
             route.slots,
             added_fields,
-            head.framing or (NO_BODY if method in _LENGTH_EXPECTED else b""),
+            head.framing or (EMPTY_BODY_LINE if method in _LENGTH_EXPECTED else b""),
         )
     except ValueError:
         return None

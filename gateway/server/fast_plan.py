@@ -26,10 +26,11 @@ from gateway.server.strict_framing import RequestBodyFraming
 class FastRoute:
     """The values that all fast path requests over one opened connection share. The opened connection keeps the route.
 
-    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line with its CRLF. `replaced`:
-    names of the caller's fields that are not passed on, normalized by `headers.normalized_name`. `slots`: the header
-    lines with the credential, each with its CRLF. `names_parent`: whether the outgoing ``traceparent`` of a sampled
-    request names the gateway's span as parent.
+    - `origin_limits`: the limits of the provider's origin
+    - `host`: the outgoing ``Host`` line with its CRLF
+    - `replaced_names`: names of the caller's fields that are not passed on, normalized by `headers.normalized_name`
+    - `slots`: the header lines with the credential, each with its CRLF
+    - `names_parent`: whether the outgoing ``traceparent`` of a sampled request names the gateway's span as parent
     """
 
     runtime: Runtime
@@ -37,7 +38,7 @@ class FastRoute:
     origin_limits: OriginLimits
     pool: Pool
     host: bytes
-    replaced: frozenset[str]
+    replaced_names: frozenset[str]
     slots: bytes = field(repr=False)
     names_parent: bool = False
 
@@ -46,12 +47,19 @@ class FastRoute:
 class FastPlan:
     """One request on the fast path.
 
-    `began`: start of the request, in monotonic seconds. `request_id`: the caller's request id; None if it is missing or
-    not well-formed. `target`: path and query for the provider. `options`: the caller's ``Gateway-…`` options. `mount`:
-    ``/proxy``, or ``/c/<capability>``. `access`: what a minted key may do; None for other keys. `rate_state`: state of
-    the key's rate limit; None without a limit. `body`: None if the request has no body. `decodes`: whether the response
-    is to be decoded. `traceparent`: value for the call log, or None. `rule`: the key's rule that allows the request, or
-    None. `trace`: trace of a sampled call, or None. `tool`: name of the MCP tool that made the call, or None.
+    - `began`: start of the request, in monotonic seconds
+    - `request_id`: the caller's request id; None if it is missing or not well-formed
+    - `target`: path and query for the provider
+    - `options`: the caller's ``Gateway-…`` options
+    - `mount`: ``/proxy``, or ``/c/<capability>``
+    - `access`: what a minted key may do; None for other keys
+    - `rate_state`: state of the key's rate limit; None without a limit
+    - `body`: None if the request has no body
+    - `decodes`: whether the response is to be decoded
+    - `traceparent`: value for the call log, or None
+    - `rule`: the key's rule that allows the request, or None
+    - `trace`: trace of a sampled call, or None
+    - `tool`: name of the MCP tool that made the call, or None
     """
 
     began: float

@@ -30,7 +30,7 @@ from gateway.proxy.passed_response import (
 from gateway.records.proxied_call import PROXY_PATH
 from gateway.server.fast_plan import FastPlan
 
-_OWN: Final = f"{REQUEST_ID_FIELD}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
+_OWN_LINES: Final = f"{REQUEST_ID_FIELD}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
 _NO_REFERRER: Final = ": ".join(REFERRER_POLICY).encode()
 
 
@@ -42,14 +42,14 @@ def response_head(
     Sets `plan.request_id` if it is None. `gateway_s`, `upstream_s`: seconds spent in the gateway and at the provider.
     `last`: whether the connection closes after this response. `decoded`: whether the body is passed on decoded.
     """
-    name = plan.request_id = plan.request_id or new_id()
+    request_id = plan.request_id = plan.request_id or new_id()
     timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
     if isinstance(head, PlainHead):
         if not decoded and plan.rate_state is None:
             if plan.mount != PROXY_PATH:
                 head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_NO_REFERRER]
             return _encode_plain_head(
-                head, plan.method, _OWN % (name, timing), by_headers=plan.mount == PROXY_PATH, last=last
+                head, plan.method, _OWN_LINES % (request_id, timing), by_headers=plan.mount == PROXY_PATH, last=last
             )
         head = head.with_fields()
     fields = provider_fields(head, plan, decoded=decoded)
@@ -60,12 +60,12 @@ def response_head(
         fields.append(UNBUFFERED)
     if plan.rate_state is not None:
         fields += rate_limit_fields(plan.rate_state, fields)
-    fields += [(REQUEST_ID_FIELD, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
+    fields += [(REQUEST_ID_FIELD, request_id), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
     length = None if decoded else head.length
     frame = framing(plan.method, HttpVersion11, head.status, length, keep_alive=not last)
     fields += frame.fields
     if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
-        fields.append(_date())
+        fields.append(_date_field())
     return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
 
 
@@ -86,7 +86,7 @@ def _encode_plain_head(
         frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
         own_lines, chunked = _append_fields(own_lines, frame.fields), frame.chunked
     if not head.has_date:
-        own_lines = _append_fields(own_lines, [_date()])
+        own_lines = _append_fields(own_lines, [_date_field()])
     lines += (own_lines.encode(), b"\r\n")
     return b"\r\n".join(lines), chunked
 
@@ -95,7 +95,7 @@ def _append_fields(own_lines: str, fields: Fields) -> str:
     return own_lines + "".join(f"\r\n{name}: {value}" for name, value in fields)
 
 
-def _date() -> tuple[str, str]:
+def _date_field() -> tuple[str, str]:
     return "Date", rfc822_formatted_time()
 
 

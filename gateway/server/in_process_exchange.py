@@ -23,7 +23,8 @@ from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
 from gateway.server.fast_response_head import provider_fields
 
-LOOK_S: Final = 1.0  # interval at which an exchange checks its time limits and whether its caller is still connected
+# interval at which an exchange checks its time limits and whether its caller is still connected
+CHECK_EVERY_S: Final = 1.0
 
 
 class InProcessExchange(FastExchange):
@@ -47,18 +48,21 @@ class InProcessExchange(FastExchange):
 
     def end_too_large(self) -> None:
         """End the exchange, because the response is too large."""
-        if not self._over:
+        if not self._has_ended:
             self._cut_response()
 
 
 class InProcessClient:
     """The caller of an in-process exchange, which collects the response.
 
-    `complete`: the response is complete. `has_ended`: the exchange has ended. `handover`: state from which the middleware
-    chain continues the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the
-    fields of the head that are passed on; None if all lines of a `PlainHead` are passed on. `exchange`: the exchange;
-    None before it starts and after it has ended. `needs_room`: the exchange is paused until there is memory for more of
-    the body. `on_change`: called when the exchange has ended or needs room; None while a task waits in `wait_for_end`.
+    - `complete`: the response is complete
+    - `has_ended`: the exchange has ended
+    - `handover`: state from which the middleware chain continues the request, or None
+    - `head`: head of the provider's response; None until it arrives
+    - `fields`: the fields of the head that are passed on; None if all lines of a `PlainHead` are passed on
+    - `exchange`: the exchange; None before it starts and after it has ended
+    - `needs_room`: the exchange is paused until there is memory for more of the body
+    - `on_change`: called when the exchange has ended or needs room; None while a task waits in `wait_for_end`
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
@@ -100,7 +104,7 @@ class InProcessClient:
     async def wait_for_end(self, room: Room, has_left: Callable[[], bool], *, watched: bool) -> None:
         """Return when the exchange has ended or the caller has disconnected. Raises TimeoutError after the time limit.
 
-        The time and the caller are checked at least every `LOOK_S` seconds. `room`: awaited before more than
+        The time and the caller are checked at least every `CHECK_EVERY_S` seconds. `room`: awaited before more than
         `INLINE_BYTES` are held in memory. `has_left`: returns whether the caller has disconnected. `watched`: whether
         `wake` is called about once a second anyway, so that no timer is needed.
         """
@@ -121,7 +125,7 @@ class InProcessClient:
                 exchange.enforce_time_limits(now)
                 if now - self._began >= self._request.limit_s:
                     raise TimeoutError
-            timer = None if watched else loop.call_later(LOOK_S, self.wake)
+            timer = None if watched else loop.call_later(CHECK_EVERY_S, self.wake)
             try:
                 await change
             finally:
@@ -228,10 +232,13 @@ async def wait_for_response(
     """Wait for the end of a call that has begun, and return its response.
 
     Return FastPathHandover if the middleware chain must continue the request. Raises TimeoutError after about
-    `InProcessRequest.limit_s` seconds. `room`: awaited before more than `INLINE_BYTES` are held in memory; its errors
-    propagate. `has_left`: returns whether the caller has disconnected. `stopped`: returns whether the gateway closed
-    the caller's connection. `watch`: gets the function to call about once a second, and None at the end; if `watch` is
-    None, a timer calls that function.
+    `InProcessRequest.limit_s` seconds.
+
+    - `room`: awaited before more than `INLINE_BYTES` are held in memory; its errors propagate
+    - `has_left`: returns whether the caller has disconnected
+    - `stopped`: returns whether the gateway closed the caller's connection
+    - `watch`: gets the function to call about once a second, and None at the end; if `watch` is None, a timer calls
+      that function
     """
     if watch is not None:
         watch(client.wake)

@@ -25,7 +25,7 @@ from gateway.server.request_lines import (
     REQUEST_ID,
     TRACE,
     LineKind,
-    Passing,
+    PassedLines,
     RequestLines,
     line_name,
 )
@@ -39,7 +39,7 @@ MAX_FORMS: Final = 8  # maximum number of outgoing forms of a remembered head, o
 HEAD_END: Final = b"\r\n\r\n"
 
 _CONNECTION, _LENGTH = range(2)
-_OWN: Final = {
+_SPECIAL_LINES: Final = {
     b"Connection-Id": _CONNECTION,
     b"connection-id": _CONNECTION,
     b"Content-Length": _LENGTH,
@@ -66,10 +66,11 @@ _BETWEEN: Final = b"\r\n\r\n"  # joins the parts of a head; cannot occur in the 
 class SplitHead(NamedTuple):
     """Header lines, split into the values that differ from call to call and the remaining text.
 
-    `digest`: hash of the remaining text. The digest identifies the lines. The lines themselves are not kept, because
-    they contain a secret key. `parts`: the remaining text, split at the names of the lines with values: text, name,
-    text, name, …, text. `connection_id`, `length`: values of these two lines; None without such a line. `values`: all
-    other values, in the order of their lines; each value is printable ASCII without spaces around it.
+    - `digest`: hash of the remaining text. The digest identifies the lines. The lines themselves are not kept, because
+      they contain a secret key.
+    - `parts`: the remaining text, split at the names of the lines with values: text, name, text, name, …, text
+    - `connection_id`, `length`: values of these two lines; None without such a line
+    - `values`: all other values, in the order of their lines; each value is printable ASCII without spaces around it
     """
 
     digest: bytes
@@ -89,14 +90,14 @@ def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
     values: list[bytes] = []
     connection_id = length = None
     for index in range(1, len(parts), 3):
-        own_line = _OWN.get(parts[index])
+        special_line = _SPECIAL_LINES.get(parts[index])
         value = parts[index + 1]
-        if own_line is None and PLAIN.fullmatch(value):
+        if special_line is None and PLAIN.fullmatch(value):
             values.append(value)
-        elif own_line == _CONNECTION and connection_id is None:
+        elif special_line == _CONNECTION and connection_id is None:
             # The characters need no check, because a malformed id matches no stored connection.
             connection_id = value.strip(b" \t").decode("latin-1")
-        elif own_line == _LENGTH and length is None and len(value) <= MAX_LENGTH_DIGITS and value.isdigit():
+        elif special_line == _LENGTH and length is None and len(value) <= MAX_LENGTH_DIGITS and value.isdigit():
             length = int(value)
         else:
             return None
@@ -114,17 +115,18 @@ def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
 class KnownHead:
     """The meaning of the header lines of requests below `mount`, which is ``/proxy`` or ``/c/<capability>``.
 
-    `key`: the secret key; empty after the head is remembered, because then only `key_digest` is kept. `lines`: the
-    lines of the first request with this head; an `ArrivedHead` has the values of its own request. `head_id`: identifies
-    the head in the memory; None if the memory does not have the head. `traceparent_at`, `request_id_at`: index of this
-    value among the values that differ; None if the value is the same in all requests.
+    - `key`: the secret key; empty after the head is remembered, because then only `key_digest` is kept
+    - `lines`: the lines of the first request with this head; an `ArrivedHead` has the values of its own request
+    - `head_id`: identifies the head in the memory; None if the memory does not have the head
+    - `traceparent_at`, `request_id_at`: index of this value among the values that differ; None if the value is the same
+      in all requests
     """
 
     __slots__ = (
         "_defaults",
-        "_key_in",
+        "_key_position",
         "_names",
-        "_passing",
+        "_outgoing_forms",
         "head_id",
         "key",
         "key_digest",
@@ -141,12 +143,12 @@ class KnownHead:
         self.key_digest = digest(key)
         self.lines = lines
         self.head_id: bytes | None = None
-        self._key_in: tuple[int, slice] | None = None
-        self.value_at: dict[int, int] = {}  # maps a line's index in `lines.passing` to its value's index
+        self._key_position: tuple[int, slice] | None = None
+        self.value_at: dict[int, int] = {}  # maps a line's index in `lines.passed_lines` to its value's index
         self.traceparent_at: int | None = None
         self.request_id_at: int | None = None
         self._names: frozenset[str] | None = None
-        self._passing: dict[frozenset[str], OutgoingForm] = {}
+        self._outgoing_forms: dict[frozenset[str], OutgoingForm] = {}
         self._defaults: dict[tuple[object, ...], bytes] = {}
 
     @property
@@ -164,21 +166,21 @@ class KnownHead:
         """
         if varying and self.lines.decided_together:
             return False
-        passing_lines = self.lines.passing
+        passed_lines = self.lines.passed_lines
         value_at: dict[int, int] = {}
         search_from = 0
-        for place, (sent_name, value) in enumerate(varying):
+        for value_index, (sent_name, value) in enumerate(varying):
             name = line_name(sent_name)
             if name is None or name.kind not in (PASSED_ON, DROPPED, TRACE, REQUEST_ID):
                 return False
             if name.kind != DROPPED:
-                line_at = passing_lines.index((name, b"%b: %b" % (sent_name, value)), search_from)
-                value_at[line_at], search_from = place, line_at + 1
-        varied_lines = {passing_lines[line_at] for line_at in value_at}
-        if any(line in varied_lines for line_at, line in enumerate(passing_lines) if line_at not in value_at):
+                line_index = passed_lines.index((name, b"%b: %b" % (sent_name, value)), search_from)
+                value_at[line_index], search_from = value_index, line_index + 1
+        varied_lines = {passed_lines[line_index] for line_index in value_at}
+        if any(line in varied_lines for line_index, line in enumerate(passed_lines) if line_index not in value_at):
             return False  # the line that was found may be an equal line with other white space, whose value stays
         first_of_kind: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
-        for index, (name, _) in enumerate(passing_lines):
+        for index, (name, _) in enumerate(passed_lines):
             first_of_kind.setdefault(name.kind, value_at.get(index))
         self.value_at = value_at
         self.traceparent_at, self.request_id_at = first_of_kind.get(TRACE), first_of_kind.get(REQUEST_ID)
@@ -195,7 +197,7 @@ class KnownHead:
         for number, part in enumerate(parts):
             position = part.find(key)
             if position >= 0:
-                self._key_in = number, slice(position, position + len(key))
+                self._key_position = number, slice(position, position + len(key))
                 return True
         return False
 
@@ -204,32 +206,34 @@ class KnownHead:
 
         The gateway never passes on a line with the key, so such a head must be read line by line.
         """
-        if self._key_in is None:
+        if self._key_position is None:
             key = self.mount.rpartition("/")[2].encode()
         else:
-            number, position = self._key_in
+            number, position = self._key_position
             key = split.parts[number][position]
         for value in split.values:  # noqa: SIM110 (`any` with a generator takes longer)
             if key in value:
                 return True
         return False
 
-    def passing(self, replaced: frozenset[str], values: tuple[bytes, ...]) -> bytes:
+    def outgoing_lines(self, replaced: frozenset[str], values: tuple[bytes, ...]) -> bytes:
         """Return the lines to pass on, except lines with `replaced` names. Each line ends with CRLF.
 
         `values`: the request's own values for the lines that differ from request to request.
         """
-        form = self._passing.get(replaced)
+        form = self._outgoing_forms.get(replaced)
         if form is None:
-            form = _outgoing_form(self.lines.passing, replaced, self.value_at)
-            if len(self._passing) >= MAX_FORMS:
-                self._passing.clear()
-            self._passing[replaced] = form
+            form = _outgoing_form(self.lines.passed_lines, replaced, self.value_at)
+            if len(self._outgoing_forms) >= MAX_FORMS:
+                self._outgoing_forms.clear()
+            self._outgoing_forms[replaced] = form
         template, value_indexes = form
         if value_indexes is None:
             return template
         return template % (
-            values if len(value_indexes) == len(values) else tuple([values[place] for place in value_indexes])
+            values
+            if len(value_indexes) == len(values)
+            else tuple([values[value_index] for value_index in value_indexes])
         )
 
     def defaults(self, replaced: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
@@ -241,7 +245,7 @@ class KnownHead:
         cache_key = (replaced, slot_names, placement.defaults, has_body)
         lines = self._defaults.get(cache_key)
         if lines is None:
-            present_names = {name.lower for name, _ in self.lines.passing if name.spelled not in replaced}
+            present_names = {name.lower for name, _ in self.lines.passed_lines if name.spelled not in replaced}
             lines = field_lines(default_fields(placement, present_names.union(slot_names), has_body=has_body))
             if len(self._defaults) >= MAX_FORMS:
                 self._defaults.clear()
@@ -260,18 +264,18 @@ class OutgoingForm(NamedTuple):
     value_indexes: tuple[int, ...] | None
 
 
-def _outgoing_form(passing: Passing, replaced: frozenset[str], value_at: Mapping[int, int]) -> OutgoingForm:
-    """Return the outgoing form of the lines in `passing` that do not have `replaced` names.
+def _outgoing_form(passed_lines: PassedLines, replaced: frozenset[str], value_at: Mapping[int, int]) -> OutgoingForm:
+    """Return the outgoing form of the lines in `passed_lines` that do not have `replaced` names.
 
-    `value_at`: maps the index of a line in `passing` to the index of its value among the values that differ.
+    `value_at`: maps the index of a line in `passed_lines` to the index of its value among the values that differ.
     """
-    kept_indexes = [index for index, (name, _) in enumerate(passing) if name.spelled not in replaced]
+    kept_indexes = [index for index, (name, _) in enumerate(passed_lines) if name.spelled not in replaced]
     used_values = tuple(value_at[index] for index in kept_indexes if index in value_at)
     if not used_values:
-        return OutgoingForm(b"".join(b"%b\r\n" % passing[index][1] for index in kept_indexes), None)
+        return OutgoingForm(b"".join(b"%b\r\n" % passed_lines[index][1] for index in kept_indexes), None)
     template = b""
     for index in kept_indexes:
-        line = passing[index][1]
+        line = passed_lines[index][1]
         if index in value_at:
             template += b"%b: %%b\r\n" % line.partition(b": ")[0]
         else:
@@ -302,10 +306,11 @@ K = TypeVar("K", bound=KnownHead)
 class ArrivedHead(Generic[K]):
     """The head of one request: the parts that it shares with other requests (`known`), and its own values.
 
-    `length`: the declared length of the body; None if no length is declared. `values`: the values that differ from
-    request to request; empty if the head is not remembered. `traceparent`: value of this field; None if not sent.
-    `request_id`: the caller's request id; None if it is missing or not well-formed. `framing`: the framing line of the
-    outgoing request; empty if the head declares no body.
+    - `length`: the declared length of the body; None if no length is declared
+    - `values`: the values that differ from request to request; empty if the head is not remembered
+    - `traceparent`: value of this field; None if not sent
+    - `request_id`: the caller's request id; None if it is missing or not well-formed
+    - `framing`: the framing line of the outgoing request; empty if the head declares no body
     """
 
     __slots__ = ("connection_id", "framing", "has_body", "known", "length", "request_id", "traceparent", "values")
@@ -408,7 +413,7 @@ class KnownHeads(HeadMemory[K]):
         split, known = split_head(lines, mount), head.known
         if split is None or not self.arrives_again(split.digest):
             return
-        names = [name for name in split.parts[1::2] if name not in _OWN]
+        names = [name for name in split.parts[1::2] if name not in _SPECIAL_LINES]
         can_find_key = known.forget_key(split.parts) or not split.values
         if can_find_key and head.vary(list(zip(names, split.values, strict=True))):
             known.head_id = split.digest

@@ -45,7 +45,7 @@ VALUE: Final = 3  # the gateway uses the value: key, host, framing of the body
 CONNECTION: Final = 4
 REQUEST_ID: Final = 5  # passed on; also the id of the request in the gateway if it is well-formed
 TRACE: Final = 6  # ``traceparent``, which is passed on and logged
-MINTED: Final = 7  # ``Nango-Proxy-X``, which is passed on as ``X``
+PREFIXED: Final = 7  # ``Nango-Proxy-X``, which is passed on as ``X``
 ONCE: Final = 8  # passed on; the parser refuses a second line with this name
 _KINDS: Final = {
     "authorization": VALUE,
@@ -71,7 +71,7 @@ class LineName(NamedTuple):
     lower: str
 
 
-Passing = list[tuple[LineName, bytes]]
+PassedLines = list[tuple[LineName, bytes]]
 """Lines to pass on to the provider, in order, without line ends."""
 
 
@@ -79,16 +79,18 @@ Passing = list[tuple[LineName, bytes]]
 class RequestLines:
     """The content of a request's header lines.
 
-    `key`: the bearer key; empty for a capability URL. `request_id`: the caller's request id; None if it is missing or
-    not well-formed. `length`: the declared length of the body. If `length` is None and `chunked` is False, the head
-    declares no body. `last`: whether the caller closes the connection after this request. `passing`: the lines to pass
-    on; of a message to the MCP endpoint, the lines that the MCP endpoint can read. `names`: their names, normalized by
-    `headers.normalized_name`. `decided_together`: whether the decision about a line depends on other lines.
+    - `key`: the bearer key; empty for a capability URL
+    - `request_id`: the caller's request id; None if it is missing or not well-formed
+    - `length`: the declared length of the body. If `length` is None and `chunked` is False, the head declares no body.
+    - `last`: whether the caller closes the connection after this request
+    - `passed_lines`: the lines to pass on; of a message to the MCP endpoint, the lines that the MCP endpoint can read
+    - `names`: their names, normalized by `headers.normalized_name`
+    - `decided_together`: whether the decision about a line depends on other lines
     """
 
     key: str = field(repr=False)
     options: ProxyOptions
-    passing: Passing = field(repr=False)
+    passed_lines: PassedLines = field(repr=False)
     request_id: str | None
     length: int | None
     chunked: bool
@@ -98,18 +100,19 @@ class RequestLines:
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(name.spelled for name, _ in self.passing)
+        return frozenset(name.spelled for name, _ in self.passed_lines)
 
 
 class _HeadFacts:
     """The facts from lines that need more than to be passed on.
 
-    `options`: lines with options for the gateway. `values`: values of the fields that `check_fields` checks, by name.
-    `unique_names`: names of the fields so far that must not occur again. `minted`: whether a ``Nango-Proxy-…`` field
-    occurred.
+    - `options`: lines with options for the gateway
+    - `values`: values of the fields that `check_fields` checks, by name
+    - `unique_names`: names of the fields so far that must not occur again
+    - `has_prefixed`: whether a ``Nango-Proxy-…`` field occurred
     """
 
-    __slots__ = ("last", "minted", "options", "request_id", "traceparent", "unique_names", "values")
+    __slots__ = ("has_prefixed", "last", "options", "request_id", "traceparent", "unique_names", "values")
 
     def __init__(self) -> None:
         self.options: list[bytes] = []
@@ -117,7 +120,7 @@ class _HeadFacts:
         self.unique_names: list[str] = []
         self.request_id: str | None = None
         self.traceparent: str | None = None
-        self.last = self.minted = False
+        self.last = self.has_prefixed = False
 
     def add_line(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
         """Record a line; return False if the middleware chain must handle the request.
@@ -140,8 +143,8 @@ class _HeadFacts:
             self.request_id = value.decode() if self.request_id is None else self.request_id
         elif kind == TRACE:
             self.traceparent = value.decode() if self.traceparent is None else self.traceparent
-        elif kind == MINTED:
-            self.minted = True
+        elif kind == PREFIXED:
+            self.has_prefixed = True
         elif kind == ONCE:
             if field in self.unique_names:
                 return False
@@ -173,7 +176,7 @@ class LineReader:
         lines_and_facts = self._read_lines(block)
         if lines_and_facts is None or "host" not in lines_and_facts[1].values:
             return None
-        passing, facts = lines_and_facts
+        passed_lines, facts = lines_and_facts
         values = facts.values
         authorization = values["authorization"][0] if "authorization" in values else None
         try:
@@ -184,14 +187,16 @@ class LineReader:
             if options.base_url is not None or options.dry_run:
                 return None
             has_two_keys = bound_to is not None and authorization is not None
-            together = facts.minted or has_two_keys or _repeats(block, token or key, 0 if token else 1)
-            if together:
-                passing = _decide_by_fields(passing, authorization, token)
+            decided_together = facts.has_prefixed or has_two_keys or _repeats(block, token or key, 0 if token else 1)
+            if decided_together:
+                passed_lines = _decide_by_fields(passed_lines, authorization, token)
         except (GatewayError, ValueError):
             return None
         request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         chunked = "transfer-encoding" in values
-        return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent, together)
+        return RequestLines(
+            key, options, passed_lines, request_id, length, chunked, facts.last, facts.traceparent, decided_together
+        )
 
     def message(self, block: bytes, token: str = "") -> RequestLines | None:
         """Return the content of the lines of a message to the MCP endpoint.
@@ -202,9 +207,9 @@ class LineReader:
         lines_and_facts = self._read_lines(block)
         if lines_and_facts is None:
             return None
-        passing, facts = lines_and_facts
+        passed_lines, facts = lines_and_facts
         values = facts.values
-        if facts.last or facts.minted or facts.options or not {"host", "content-length"} <= values.keys():
+        if facts.last or facts.has_prefixed or facts.options or not {"host", "content-length"} <= values.keys():
             return None
         authorization = values["authorization"][0] if "authorization" in values else None
         try:
@@ -215,9 +220,11 @@ class LineReader:
             return None
         request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         repeated = _repeats(block, token or key, 0 if token else 1)
-        return RequestLines(key, _NO_OPTIONS, passing, request_id, length, False, False, facts.traceparent, repeated)
+        return RequestLines(
+            key, _NO_OPTIONS, passed_lines, request_id, length, False, False, facts.traceparent, repeated
+        )
 
-    def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
+    def _read_lines(self, block: bytes) -> tuple[PassedLines, _HeadFacts] | None:
         """Read each line on its own; return None if the middleware chain must handle the request."""
         lines = block.split(b"\r\n")
         if block.translate(None, BYTES_OF_FIELDS) != b"\r\n" * (len(lines) - 1) or not (
@@ -225,25 +232,30 @@ class LineReader:
         ):
             return None
         known_names = self._names
-        passing: Passing = []
+        passed_lines: PassedLines = []
         facts = _HeadFacts()
         for line in lines:
             name, colon, value = line.partition(b": ")
             field_name = known_names.get(name)
             if field_name is None or not colon:
                 name, colon, value = line.partition(b":")
-                field_name = self._learn(name)
+                field_name = self._remember_name(name)
                 if field_name is None or not colon:
                     return None
-            bare = value.strip(b" \t")
+            stripped_value = value.strip(b" \t")
             kind = field_name.kind
             if kind == PASSED_ON or kind >= REQUEST_ID:
-                passing.append((field_name, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
-            if kind > DROPPED and not facts.add_line(kind, field_name.lower, bare, line):
+                passed_lines.append(
+                    (
+                        field_name,
+                        line if stripped_value is value and colon == b": " else b"%b: %b" % (name, stripped_value),
+                    )
+                )
+            if kind > DROPPED and not facts.add_line(kind, field_name.lower, stripped_value, line):
                 return None
-        return passing, facts
+        return passed_lines, facts
 
-    def _learn(self, name: bytes) -> LineName | None:
+    def _remember_name(self, name: bytes) -> LineName | None:
         """Return the meaning of a field name, as `line_name` does, and remember it."""
         if name in self._names:
             return self._names[name]
@@ -289,7 +301,7 @@ def line_name(name: bytes) -> LineName | None:
     ):
         return None
     if lower.startswith(PROXY_PREFIX):
-        return LineName(MINTED, spelled, lower)
+        return LineName(PREFIXED, spelled, lower)
     if is_for_gateway(spelled):
         return LineName(DROPPED, spelled, lower)
     if lower in _ONCE:
@@ -318,14 +330,14 @@ def _repeats(block: bytes, secret: str, times: int) -> bool:
     return bool(secret) and block.count(secret.encode()) > times
 
 
-def _decide_by_fields(passing: Passing, key: str | None, token: str) -> Passing:
+def _decide_by_fields(passed_lines: PassedLines, key: str | None, token: str) -> PassedLines:
     """Return the lines to pass on, with the function that the middleware chain calls for all fields together.
 
     `key`: value of ``Authorization``; None if not sent. `token`: secret in a capability URL; empty without such a URL.
     Raises InvalidRequest.
     """
     fields: Fields = [] if key is None else [("Authorization", key)]
-    for _, line in passing:
+    for _, line in passed_lines:
         name, _, value = line.decode().partition(": ")
         fields.append((name, value))
     kept_fields = headers.request_fields(fields, token)

@@ -45,14 +45,14 @@ class ResponseDecoding:
     """
 
     __slots__ = (
-        "_coded",
+        "_coded_pieces",
         "_decoder",
-        "_ended",
-        "_over",
+        "_input_complete",
         "_parts",
         "_scheduled",
         "_sink",
         "_source",
+        "_stopped",
         "may_begin",
         "paused",
     )
@@ -61,37 +61,37 @@ class ResponseDecoding:
         self._decoder = decoder
         self._sink = sink
         self._source: PausableSource | None = source
-        self._coded: deque[bytes] = deque()
+        self._coded_pieces: deque[bytes] = deque()
         self._parts: Iterator[bytes] | None = None
-        self._ended = False
-        self._over = False
+        self._input_complete = False
+        self._stopped = False
         self._scheduled = False
         self.may_begin = live
         self.paused = False
 
     def feed(self, piece: bytes) -> None:
-        self._coded.append(piece)
+        self._coded_pieces.append(piece)
         self._sink.held_bytes += len(piece)
         self._continue()
 
     def end(self) -> None:
         """Mark the encoded body as complete."""
-        self._ended, self._source = True, None  # the source can serve another request from now on
+        self._input_complete, self._source = True, None  # the source can serve another request from now on
         self._continue()
 
     def stop(self) -> None:
         """Stop decoding, because the rest is not needed."""
-        self._over = True
-        self._coded.clear()
+        self._stopped = True
+        self._coded_pieces.clear()
 
     def resume(self) -> None:
         """Continue in the next event loop iteration, because the transport calls this in the middle of a write."""
         self.paused = False
-        if not (self._scheduled or self._over):
+        if not (self._scheduled or self._stopped):
             self._schedule()
 
     def _continue(self) -> None:
-        if not (self._scheduled or self.paused or self._over):
+        if not (self._scheduled or self.paused or self._stopped):
             self._step()
 
     def _schedule(self) -> None:
@@ -100,12 +100,12 @@ class ResponseDecoding:
 
     def _step(self) -> None:
         self._scheduled = False
-        if self.paused or self._over:
+        if self.paused or self._stopped:
             return
         try:
             is_exhausted = self._decode(STEP_BYTES)
         except CodingError as fault:
-            self._over = True
+            self._stopped = True
             self._sink.fail(fault)
             if self._source is not None:
                 self._source.abort()
@@ -115,8 +115,8 @@ class ResponseDecoding:
                 self._schedule()
             return
         self.may_begin = True
-        if self._ended:
-            self._over = True
+        if self._input_complete:
+            self._stopped = True
             self._sink.end_response()
         else:
             self._sink.on_all_decoded()
@@ -131,11 +131,11 @@ class ResponseDecoding:
         passed = 0
         while passed < max_bytes and not self.paused:
             if self._parts is None:
-                if not self._coded:
-                    if self._ended:
+                if not self._coded_pieces:
+                    if self._input_complete:
                         self._decoder.finish()
                     return True
-                piece = self._coded.popleft()
+                piece = self._coded_pieces.popleft()
                 self._sink.held_bytes -= len(piece)
                 self._parts = self._decoder.feed(piece)
             part = next(self._parts, None)

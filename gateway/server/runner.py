@@ -26,9 +26,10 @@ from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import fast_path_of
 from gateway.startup.hardening import hide_versions
 
-DEFAULT: Final = ClientLimitsConfig()
+DEFAULT_LIMITS: Final = ClientLimitsConfig()
 MAX_HEAD_BYTES: Final = 32_768
-KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than in most load balancers, so that the load balancer closes first
+# longer than in most load balancers, so that the load balancer closes first
+KEEP_ALIVE_S: Final = DEFAULT_LIMITS.keep_alive_s
 MAX_FIELD_BYTES: Final = 16_384
 MAX_LINE_BYTES: Final = 16_384
 MAX_HEADER_LINES: Final = 256
@@ -37,10 +38,10 @@ LOG_REFUSED_EVERY_S: Final = 60.0
 # itself that are not read. Without this limit, each of 20,000 connections could keep half a megabyte.
 MAX_WAITING_BYTES: Final = 128 << 20
 SHUTDOWN_S: Final = 1.0  # time for aiohttp to shut down handlers after the drain
-LOOK_AGAIN_S: Final = 0.05  # interval of the checks during a drain
+CHECK_EVERY_S: Final = 0.05  # interval of the checks during a drain
 # A connection accepted just before the stop gets a response if its request arrives within this time.
 FIRST_REQUEST_S: Final = 1.0
-ACCEPTING_TURNS: Final = 5  # number of event loop iterations from the accept of a connection to its first bytes
+ACCEPT_ITERATIONS: Final = 5  # number of event loop iterations from the accept of a connection to its first bytes
 
 
 log = structlog.get_logger(__name__)
@@ -49,10 +50,11 @@ log = structlog.get_logger(__name__)
 class GatewayServer(Server):
     """Makes a `ClientProtocol` for each connection.
 
-    `draining`: whether every response closes its connection. `refused_connections`: number of connections above the
-    limit `max_connections` that are being refused now. `fast_path`: None if the application has no fast path.
-    `context`: the context in which connections handle requests, so that no connection inherits the trace of another
-    request.
+    - `draining`: whether every response closes its connection
+    - `refused_connections`: number of connections above the limit `max_connections` that are being refused now
+    - `fast_path`: None if the application has no fast path
+    - `context`: the context in which connections handle requests, so that no connection inherits the trace of another
+      request
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class GatewayServer(Server):
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         if self._overdue_timer is None:
-            self._plan()
+            self._schedule_checks()
 
     @property
     def full(self) -> bool:
@@ -124,9 +126,9 @@ class GatewayServer(Server):
         self.draining = True
         for connection in self._connections:
             if isinstance(connection, ClientProtocol):
-                connection.announce_end()
+                connection.announce_close()
 
-    def _plan(self) -> None:
+    def _schedule_checks(self) -> None:
         interval_s = min(1.0, self._head_s / 4, self._options["keepalive_timeout"])
         self._overdue_timer = self._loop.call_later(interval_s, self._close_overdue)
 
@@ -134,7 +136,7 @@ class GatewayServer(Server):
         """Close connections that exceed a time limit, and let the fast path forget old request heads.
 
         One timer serves all connections, because a timer for each request would cost more. After the last connection
-        has closed, the timer continues until the fast path has forgotten them.
+        has closed, the timer continues until the fast path has forgotten the heads.
         """
         self._overdue_timer = None
         now = self._loop.time()
@@ -142,12 +144,12 @@ class GatewayServer(Server):
         waiting: list[tuple[ClientProtocol, int]] = []
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
-                connection.enforce_time_limits(now, begun_by=now - self._head_s)
+                connection.enforce_time_limits(now, late_if_before=now - self._head_s)
                 if size := connection.waiting_bytes:
                     waiting.append((connection, size))
         _limit_waiting(waiting)
         if self._connections or not all_forgotten:
-            self._plan()
+            self._schedule_checks()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
         await super().shutdown(timeout)
@@ -177,12 +179,16 @@ def _limit_waiting(waiting: list[tuple[ClientProtocol, int]]) -> None:
 class GatewayRunner(web.AppRunner):
     """Replaces `web.AppRunner`. All times are in seconds.
 
-    `drain_s`: how long requests in flight may take after the stop is announced. `head_s`: how long a new connection may
-    stay silent, and how long a header block may take to arrive. `keep_alive_s`: how long an idle connection stays open.
-    `answer_idle_s`: how long a response of the gateway itself may stay unread. `connections`: maximum number of open
-    connections. The default of `head_s`, `keep_alive_s`, `answer_idle_s` and `connections` is `server.limits` of the
-    application's configuration. `fast_path`: whether ordinary proxied requests can take the fast path; the responses
-    are the same without the fast path. Raises StartRefused if aiohttp was installed without its C parser.
+    - `drain_s`: how long requests in flight may take after the stop is announced
+    - `head_s`: how long a new connection may stay silent, and how long a header block may take to arrive
+    - `keep_alive_s`: how long an idle connection stays open
+    - `answer_idle_s`: how long a response of the gateway itself may stay unread
+    - `connections`: maximum number of open connections
+    - `fast_path`: whether ordinary proxied requests can take the fast path; the responses are the same without the fast
+      path
+
+    The default of `head_s`, `keep_alive_s`, `answer_idle_s` and `connections` is `server.limits` of the application's
+    configuration. Raises StartRefused if aiohttp was installed without its C parser.
     """
 
     def __init__(
@@ -198,22 +204,22 @@ class GatewayRunner(web.AppRunner):
     ) -> None:
         refuse_without_c_parser()
         hide_versions()
-        limits = app[CHECKED_CONFIGURATION].config.server.limits if CHECKED_CONFIGURATION in app else DEFAULT
+        limits = app[CHECKED_CONFIGURATION].config.server.limits if CHECKED_CONFIGURATION in app else DEFAULT_LIMITS
         super().__init__(app, shutdown_timeout=SHUTDOWN_S)
         self._drain_s = drain_s
         self._idle_s = 0.0
-        self._drained_by: float | None = None  # the loop's time at which the drain must end
+        self._drain_end: float | None = None  # the loop's time at which the drain must end
         self._head_s = limits.head_s if head_s is None else head_s
         self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
         self._response_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
         self._connections = limits.connections if connections is None else connections
         self._fast_path = fast_path
-        self._of_console: GatewayServer | None = None
+        self._console_server: GatewayServer | None = None
 
     @property
     def servers(self) -> list[Server]:
         """The server for all requests and, if the console has its own port, the server for that port."""
-        return [server for server in (self._server, self._of_console) if server is not None]
+        return [server for server in (self._server, self._console_server) if server is not None]
 
     @property
     def client_connections(self) -> int:
@@ -235,9 +241,9 @@ class GatewayRunner(web.AppRunner):
         has closed, in seconds. A load balancer might just be sending a request on that connection, and does not repeat
         a POST. Such a request gets a response, and then the connection closes.
         """
-        if self._drained_by is None:
+        if self._drain_end is None:
             self._idle_s = idle_s
-            self._drained_by = asyncio.get_running_loop().time() + self._drain_s
+            self._drain_end = asyncio.get_running_loop().time() + self._drain_s
         for server in self.servers:
             if isinstance(server, GatewayServer):
                 server.start_draining()
@@ -249,27 +255,27 @@ class GatewayRunner(web.AppRunner):
         for server in self.servers:
             if isinstance(server, GatewayServer):
                 await self._drain(server)
-        if self._of_console is not None:
-            await self._of_console.shutdown(SHUTDOWN_S)
+        if self._console_server is not None:
+            await self._console_server.shutdown(SHUTDOWN_S)
         await super().cleanup()
 
     async def _drain(self, server: GatewayServer) -> None:
         self.start_draining()
-        until = self._drained_by
-        assert until is not None
+        drain_end = self._drain_end
+        assert drain_end is not None
         loop = asyncio.get_running_loop()
-        for _ in range(ACCEPTING_TURNS):
+        for _ in range(ACCEPT_ITERATIONS):
             await asyncio.sleep(0)
         idle_until = loop.time() + self._idle_s
         while busy_connections := self._close_idle(server, idle_until):
-            if loop.time() >= until:
+            if loop.time() >= drain_end:
                 for connection in busy_connections:
                     if isinstance(connection, ClientProtocol):
                         connection.stopped = True
                         connection.send_queued()
                     abort_connection(connection.transport)
                 return
-            await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))
+            await asyncio.sleep(min(CHECK_EVERY_S, self._drain_s))
 
     @staticmethod
     def _close_idle(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
@@ -289,16 +295,18 @@ class GatewayRunner(web.AppRunner):
         return busy_connections
 
     async def _make_server(self) -> Server:
-        plain = await super()._make_server()
-        server = self._gateway_server(plain, fast_path=self._fast_path)
+        aiohttp_server = await super()._make_server()
+        server = self._gateway_server(aiohttp_server, fast_path=self._fast_path)
         refuse_inflated(server)
-        only_console = Server(console_alone(plain.request_handler), request_factory=plain.request_factory)
-        self._of_console = self._gateway_server(only_console, fast_path=False)
+        aiohttp_console_server = Server(
+            console_alone(aiohttp_server.request_handler), request_factory=aiohttp_server.request_factory
+        )
+        self._console_server = self._gateway_server(aiohttp_console_server, fast_path=False)
         return server
 
-    def _gateway_server(self, plain: Server, *, fast_path: bool) -> GatewayServer:
+    def _gateway_server(self, aiohttp_server: Server, *, fast_path: bool) -> GatewayServer:
         return GatewayServer(
-            plain,
+            aiohttp_server,
             self.app,
             head_s=self._head_s,
             head_bytes=MAX_HEAD_BYTES,

@@ -50,9 +50,8 @@ log = structlog.get_logger(__name__)
 # uvloop accepts one connection in each event loop iteration. With a thousand busy clients, an iteration takes a tenth
 # of a second. So the last of a hundred new connections, perhaps a health check, would wait ten seconds.
 
-MAX_ACCEPTED: Final = (
-    16  # connections accepted in one iteration; few, so that the workers share a burst of new connections
-)
+# connections accepted in one iteration; few, so that the workers share a burst of new connections
+MAX_ACCEPTED: Final = 16
 PAUSE_S: Final = 1.0  # pause after running out of descriptors or memory for connections
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -145,7 +144,7 @@ class _Pickler(pickle.Pickler):
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
 
 
-def write(descriptor: int, config: Config, catalog: Catalog) -> None:
+def write_configuration(descriptor: int, config: Config, catalog: Catalog) -> None:
     """Write the configuration and the catalog to shared memory. Raises OSError."""
     buffer = io.BytesIO()
     _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump((config, catalog))
@@ -156,15 +155,16 @@ def write(descriptor: int, config: Config, catalog: Catalog) -> None:
         position += os.pwrite(descriptor, view[position:], position)
 
 
-def read(descriptor: int) -> tuple[Config, Catalog]:
+def read_configuration(descriptor: int) -> tuple[Config, Catalog]:
     """Return the configuration and the catalog from shared memory. Raises OSError."""
     size = os.fstat(descriptor).st_size
     config, catalog = pickle.loads(os.pread(descriptor, size, 0))  # noqa: S301 (written by a worker of this gateway)
     return config, catalog
 
 
-GARBAGE: Final = 10_000  # new objects before a garbage collection; a request makes some hundred short-lived objects
-ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+# new objects before a garbage collection; a request makes some hundred short-lived objects
+COLLECTION_THRESHOLD: Final = 10_000
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 REPORT_EVERY_S: Final = 1.0
 HEALTH_S: Final = 2.0  # timeout for the health check of a gateway that already listens on `server.port`
 
@@ -180,7 +180,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     harden()
     check_result = None
     if config is None:
-        config, catalog = read(start["configurations"][start["start_from"]])
+        config, catalog = read_configuration(start["configurations"][start["start_from"]])
         declared_integrations, faults, warnings = integrations(config, catalog)
         check_result = CheckResult(catalog, declared_integrations, tuple(faults), tuple(warnings))
     server = config.server
@@ -193,19 +193,21 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         return 0  # the parent has ended
     if "refused" in message:
         raise StartRefused((message["in_use"] and _refusal_if_running(config)) or message["refused"])
-    public, *other_sockets = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    public_socket, *other_sockets = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
     if start["start_from"] is None:
-        config = config.at_port(public.getsockname()[1], other_sockets[0].getsockname()[1] if other_sockets else None)
+        config = config.at_port(
+            public_socket.getsockname()[1], other_sockets[0].getsockname()[1] if other_sockets else None
+        )
         warn(config, message["metrics"] and message["metrics"][0])
     descriptor_limit()
     app = create(config, check_result)
     if start["start_from"] is None:
-        write(start["configurations"][0], config, app[CHECKED_CONFIGURATION].catalog)
+        write_configuration(start["configurations"][0], config, app[CHECKED_CONFIGURATION].catalog)
     worker = Worker(app, start, listeners, message)
-    with asyncio.Runner(loop_factory=loop_factory()) as running:
-        return running.run(worker.run(sock))
+    with asyncio.Runner(loop_factory=loop_factory()) as asyncio_runner:
+        return asyncio_runner.run(worker.run(sock))
 
 
 def _refusal_if_running(config: Config) -> str | None:
@@ -250,28 +252,28 @@ class Worker:
         """Run until the stop; return the exit code."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_unhandled)
-        for number in ENDING:
-            loop.add_signal_handler(number, self._begin_drain)
+        for signal_number in STOP_SIGNALS:
+            loop.add_signal_handler(signal_number, self._begin_drain)
         server = self._app[CHECKED_CONFIGURATION].config.server
         drain_s, notice_s = server.drain_s, server.notice_s
-        run = GatewayRunner(self._app, drain_s=drain_s)
+        runner = GatewayRunner(self._app, drain_s=drain_s)
         async with AsyncExitStack() as exit_stack:
             await self._channel.open(sock)
             exit_stack.push_async_callback(self._channel.close)
             self._app[PARENT] = self._parent
             if self._sockets_message["metrics"] is not None:
-                board = SharedPages(self._sockets_message["pages"], self._start["board"])
+                shared_pages = SharedPages(self._sockets_message["pages"], self._start["board"])
                 # The counters continue with the last values of the worker that this worker replaces.
-                self._app[METRICS_PAGE] = board.pages[self._start["place"]]
-            exit_stack.push_async_callback(run.cleanup)
-            await run.setup()
-            self._count(run)
+                self._app[METRICS_PAGE] = shared_pages.pages[self._start["place"]]
+            exit_stack.push_async_callback(runner.cleanup)
+            await runner.setup()
+            self._add_metrics(runner)
             self._app[RUNTIME].store.missing_keys.ask = lambda ids: self._channel.send(
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
             await exit_stack.enter_async_context(beside(self._run_reloads()))
             await exit_stack.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
-            sites = [BatchSite(run, *pair) for pair in zip(self._listeners, run.servers, strict=False)]
+            sites = [BatchSite(runner, *pair) for pair in zip(self._listeners, runner.servers, strict=False)]
             for site in sites:
                 await site.start()
             freeze_startup_objects()
@@ -280,7 +282,7 @@ class Worker:
             await self._stop.wait()
             log.info("stopping", drain_s=drain_s)
             self._app[RUNTIME].serving = False
-            run.start_draining(idle_s=notice_s)
+            runner.start_draining(idle_s=notice_s)
             await asyncio.sleep(min(notice_s, drain_s))  # meanwhile /ready returns 503 to load balancers
             for site, close_ends_listening in zip(sites, self._close_ends_listening, strict=False):
                 site.close_ends_listening = close_ends_listening
@@ -298,8 +300,8 @@ class Worker:
         """
         self._stop.set()
         handler = signal.SIG_IGN if self._channel.is_open else signal.SIG_DFL
-        for number in ENDING:
-            signal.signal(number, handler)
+        for signal_number in STOP_SIGNALS:
+            signal.signal(signal_number, handler)
 
     def _parent_lost(self) -> None:
         self._parent.fail_waiting()
@@ -331,9 +333,9 @@ class Worker:
             self._reloading = True
             try:
                 if message["type"] == "reload":
-                    succeeded = await reload.reload(self._app, accept=partial(_write_configuration, memory))
+                    succeeded = await reload.reload(self._app, accept=partial(_share_configuration, memory))
                 else:
-                    succeeded = await reload.apply_accepted(self._app, partial(read, memory))
+                    succeeded = await reload.apply_accepted(self._app, partial(read_configuration, memory))
             finally:
                 self._reloading = False
             self._app[RUNTIME].store.missing_keys.reload_finished()
@@ -373,15 +375,15 @@ class Worker:
         worker_facts = {"address": url, "public_url": public_url, **optional_urls}
         return {"line": line, "about": worker_facts, "journal": None if folder is None else str(folder)}
 
-    def _count(self, run: GatewayRunner) -> None:
+    def _add_metrics(self, runner: GatewayRunner) -> None:
         """Add the worker's own counts to the application's metrics."""
         metrics = self._app[RUNTIME].metrics
         metrics.watch(process_samples)
-        metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
+        metrics.watch(lambda: [(("gateway_workers",), 1), *runner.counts()])
 
 
-def _write_configuration(descriptor: int, ready: CheckedConfiguration) -> None:
-    write(descriptor, ready.config, ready.catalog)
+def _share_configuration(descriptor: int, ready: CheckedConfiguration) -> None:
+    write_configuration(descriptor, ready.config, ready.catalog)
 
 
 def freeze_startup_objects() -> None:
@@ -389,7 +391,7 @@ def freeze_startup_objects() -> None:
     gc.collect()
     return_freed_memory()
     gc.freeze()
-    gc.set_threshold(GARBAGE, 20, 20)
+    gc.set_threshold(COLLECTION_THRESHOLD, 20, 20)
 
 
 def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":

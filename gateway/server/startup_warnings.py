@@ -25,9 +25,12 @@ def warn(config: Config, admin: str | None) -> None:
     if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
         log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
     for number, weakness in Keyring(config.store.encryption_keys).weaknesses.items():
-        place = config.file_and_line("store", "encryption_keys", str(number))
+        file_and_line = config.file_and_line("store", "encryption_keys", str(number))
         log.warning(
-            "encryption_key_weak", where=place, detail=f"encryption key {number + 1} {weakness}", fix=REPLACE_KEY_ADVICE
+            "encryption_key_weak",
+            where=file_and_line,
+            detail=f"encryption key {number + 1} {weakness}",
+            fix=REPLACE_KEY_ADVICE,
         )
     limit, needed_descriptors = descriptor_limit(), descriptors_needed(config)
     if limit is not None and limit < needed_descriptors:

@@ -21,7 +21,7 @@ from gateway.http.response_head import MalformedMessage
 # ── Watches chunked bodies, because the framing of a chunked body can be far larger than its content.
 
 # Limit for a chunk's size line with its extensions, or for all trailers. Only an attacker sends more.
-SPARE_BYTES: Final = 16_384
+ALLOWED_FRAMING_BYTES: Final = 16_384
 # Maximum number of bytes of framing for each byte of the body. A body in chunks of one byte needs five.
 FRAMING_PER_BYTE: Final = 8
 
@@ -29,13 +29,13 @@ FRAMING_PER_BYTE: Final = 8
 class ChunkWatch:
     """Compares the number of bytes received with the number of body bytes that the parser delivered."""
 
-    __slots__ = ("_body", "_delivered", "_quiet_since", "_received")
+    __slots__ = ("_body", "_delivered", "_received", "_received_at_delivery")
 
     def __init__(self, body: StreamReader) -> None:
         self._body = body
         self._received = 0
         self._delivered = 0
-        self._quiet_since = 0
+        self._received_at_delivery = 0
 
     def is_excessive(self, piece: bytes, *, paused: bool) -> bool:
         """Count `piece`; return whether the framing is too large for the body so far.
@@ -47,20 +47,20 @@ class ChunkWatch:
             return False
         if self._body.total_bytes != self._delivered:
             self._delivered = self._body.total_bytes
-            self._quiet_since = self._received
+            self._received_at_delivery = self._received
         framing = self._received - self._delivered
         return (
-            self._received - self._quiet_since > SPARE_BYTES
-            or framing > SPARE_BYTES + FRAMING_PER_BYTE * self._delivered
+            self._received - self._received_at_delivery > ALLOWED_FRAMING_BYTES
+            or framing > ALLOWED_FRAMING_BYTES + FRAMING_PER_BYTE * self._delivered
         )
 
 
 # ── Translates the parser's errors into messages of the gateway. The parser's own text is never sent, because it quotes
 # the request.
 
-TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this error
+TOO_MANY_HEADERS: Final = "Too many headers"  # the parser has no class of its own for this error
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
-SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
+SUPPORTED_VERSIONS: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
 UNKNOWN_METHOD: Final = "Unknown method. Use one of the IANA registry, in capitals, such as GET, POST or PATCH."
 TWO_FRAMINGS: Final = two_framings_error().message
 
@@ -89,8 +89,8 @@ def error_for_parser_fault(fault: BaseException, piece: bytes) -> GatewayError:
 
     `piece`: the bytes that the parser received last, which often include the request line.
     """
-    if isinstance(fault, LineTooLong) or TOO_MANY in str(fault):
-        return too_large()
+    if isinstance(fault, LineTooLong) or TOO_MANY_HEADERS in str(fault):
+        return head_too_large_error()
     method, target, version = _request_line(piece)
     if isinstance(fault, InvalidURLError) or (VERSION.fullmatch(version) and FORBIDDEN_TARGET_CHAR.search(target)):
         return InvalidRequest(
@@ -98,14 +98,14 @@ def error_for_parser_fault(fault: BaseException, piece: bytes) -> GatewayError:
             "Invalid request target. It must begin with '/', and all but visible ASCII must be percent-encoded.",
             close=True,
         )
-    if VERSION.fullmatch(version) and version not in SPOKEN:
+    if VERSION.fullmatch(version) and version not in SUPPORTED_VERSIONS:
         return unknown_version_error()
-    if "method" in str(fault).lower() and is_token(method) and version in SPOKEN:
+    if "method" in str(fault).lower() and is_token(method) and version in SUPPORTED_VERSIONS:
         return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
-    words = _reason(fault)
-    if words.startswith("Request has invalid `Transfer-Encoding`"):  # Transfer-Encoding does not end in "chunked"
+    reason = _reason(fault)
+    if reason.startswith("Request has invalid `Transfer-Encoding`"):  # Transfer-Encoding does not end in "chunked"
         return unknown_coding_error()
-    message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
+    message = next((message for prefix, message in BAD_FRAMING.items() if reason.startswith(prefix)), None)
     return malformed_request_error() if message is None else InvalidRequest("bad_framing", message, close=True)
 
 
@@ -119,7 +119,7 @@ def malformed_request_error() -> GatewayError:
     return InvalidRequest("bad_framing", "This is not a well-formed HTTP/1.1 request.", close=True)
 
 
-def too_large() -> GatewayError:
+def head_too_large_error() -> GatewayError:
     return HeadersTooLarge(
         "headers_too_large",
         "The request line and the headers are too large. The limits are 32 KiB in total, 16 KiB each, and 256 lines.",
@@ -178,10 +178,10 @@ class RequestBodyFraming:
         piece = chunks.feed(data)
         self._raw_bytes += len(data) - len(chunks.rest or b"")
         self.received += len(piece)
-        if self._raw_bytes - self.received > SPARE_BYTES + FRAMING_PER_BYTE * self.received:
+        if self._raw_bytes - self.received > ALLOWED_FRAMING_BYTES + FRAMING_PER_BYTE * self.received:
             raise MalformedMessage("the framing of its chunks is larger than its body")
-        out = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+        framed = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
         if chunks.rest is None:
-            return out, b""
+            return framed, b""
         self.ended = True
-        return out + LAST_CHUNK, chunks.rest
+        return framed + LAST_CHUNK, chunks.rest

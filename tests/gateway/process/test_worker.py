@@ -15,7 +15,7 @@ from gateway.app.compose import create_app
 from gateway.integrations.declared import catalog_of
 from gateway.process.shared_memory import SharedMemory
 from gateway.server import serving_worker
-from gateway.server.serving_worker import ENDING, Worker
+from gateway.server.serving_worker import STOP_SIGNALS, Worker
 from tests.fakes.gateways import document, tracker_entry, write_entry
 
 
@@ -29,9 +29,9 @@ def config(tmp_path: Path) -> configuration.Config:
 def test_configuration_is_passed_on_with_secrets_and_line_numbers(config: configuration.Config) -> None:
     memory = SharedMemory()
     descriptor = memory.configurations[0]
-    serving_worker.write(descriptor, config, catalog_of(config))
-    serving_worker.write(descriptor, config, catalog_of(config))  # over the previous content
-    same, catalog = serving_worker.read(descriptor)
+    serving_worker.write_configuration(descriptor, config, catalog_of(config))
+    serving_worker.write_configuration(descriptor, config, catalog_of(config))  # over the previous content
+    same, catalog = serving_worker.read_configuration(descriptor)
     assert same == config
     assert same.store.encryption_keys[0].reveal() == config.store.encryption_keys[0].reveal()
     assert same.file_and_line("store", "url") == config.file_and_line("store", "url")
@@ -42,7 +42,7 @@ def test_configuration_is_passed_on_with_secrets_and_line_numbers(config: config
 @pytest.fixture
 def ending_signals() -> Iterator[None]:
     """Restore the handlers of the signals that stop a worker."""
-    before = {number: signal.getsignal(number) for number in ENDING}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -55,7 +55,7 @@ async def test_second_signal_never_kills_a_worker_that_handles_the_first(
     with socket.socket() as unused, other_end:
         worker = Worker(create_app(config), {}, [unused], {})
         await worker._channel.open(own_end)
-        for number in ENDING:
+        for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, worker._begin_drain)
         replace, replaced = signal.signal, list[object]()
 
@@ -66,7 +66,7 @@ async def test_second_signal_never_kills_a_worker_that_handles_the_first(
         monkeypatch.setattr("gateway.server.serving_worker.signal.signal", record_and_replace)
         os.kill(os.getpid(), signal.SIGTERM)
         await worker._stop.wait()
-        assert len(replaced) == len(ENDING)
+        assert len(replaced) == len(STOP_SIGNALS)
         assert signal.SIG_DFL not in replaced
-        assert {signal.getsignal(number) for number in ENDING} == {signal.SIG_IGN}
+        assert {signal.getsignal(number) for number in STOP_SIGNALS} == {signal.SIG_IGN}
         await worker._channel.close()

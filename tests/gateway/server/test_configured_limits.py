@@ -25,7 +25,7 @@ PATIENT = ClientLimitsConfig(head_s=600, keep_alive_s=600, answer_idle_s=600)
 @pytest.fixture
 async def configured(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     """Start a server whose gateway.yaml has these `server.limits`."""
-    monkeypatch.setattr(import_module("gateway.server.runner"), "DEFAULT", PATIENT)
+    monkeypatch.setattr(import_module("gateway.server.runner"), "DEFAULT_LIMITS", PATIENT)
     async with AsyncExitStack() as around:
 
         async def start(recording_app: RecordingApplication, **limits: float) -> Served:

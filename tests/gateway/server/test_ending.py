@@ -80,7 +80,7 @@ async def test_after_a_blocked_turn_the_bytes_of_a_new_connection_are_read_befor
             await asyncio.sleep(0)
         connection: Any
         (connection,) = steady_server.runner.servers[0].connections
-        connection.enforce_time_limits(0.0, begun_by=math.inf)
+        connection.enforce_time_limits(0.0, late_if_before=math.inf)
         client.send(get(b"/one"))
         assert (await client.response()).status == 200
 
@@ -214,8 +214,8 @@ async def test_the_drain_begins_when_the_end_is_announced(recording_app: Recordi
         client.send(get(b"/wait"))
         await wait_for_handler(serving)
         serving.runner.start_draining()
-        assert serving.runner._drained_by is not None
-        serving.runner._drained_by -= 1000  # as if the stop had been announced 1000 s ago
+        assert serving.runner._drain_end is not None
+        serving.runner._drain_end -= 1000  # as if the stop had been announced 1000 s ago
         async with asyncio.timeout(PATIENCE_S):
             await serving.runner.cleanup()
     assert recording_app.cancelled == 1

@@ -200,9 +200,8 @@ async def response(reader: asyncio.StreamReader) -> bytes:
 
 def comparable_record(record: ExchangeRecord) -> tuple[object, ...]:
     request_id = record.request_id if record.request_id.startswith("mine-") else ""
-    path = re.sub(
-        "^/c/[0-9a-f]{8}", "/c/digest", record.path
-    )  # the digest differs, because each gateway has another key
+    # the digest differs, because each gateway has another key
+    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", record.path)
     place = (record.environment, record.integration_id, record.connection_id, record.method, record.host, path)
     times = (record.gateway_ms is None, record.token_ms, record.upstream_ms is None)
     return (
@@ -300,7 +299,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     """The gateway remembers the head of a message when the head arrives for the second time. It also remembers heads of
     calls.
     """
-    monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
+    monkeypatch.setattr(fast_path, "FORGET_AFTER_S", 3600.0)
     mcp_fast_path, call_heads = fast.gateway.running.fast_path.mcp_fast_path, fast.gateway.running.fast_path.call_heads
 
     for number in range(6):
@@ -334,7 +333,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
 async def test_remembered_heads_never_mix_values_of_different_messages(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
+    monkeypatch.setattr(fast_path, "FORGET_AFTER_S", 3600.0)
     for sender in (fast, chain):
         sender.gateway.provider.responding = received_fields
     heads, of_calls = fast.gateway.running.fast_path.mcp_fast_path.heads, fast.gateway.running.fast_path.call_heads
@@ -381,7 +380,7 @@ async def test_remembered_heads_never_mix_values_of_different_messages(
 async def test_a_tracestate_in_a_body_cannot_forward_the_key(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
+    monkeypatch.setattr(fast_path, "FORGET_AFTER_S", 3600.0)
     for sender in (fast, chain):
         sender.gateway.provider.responding = received_fields
     key = KEY if path == "/mcp" else ""

@@ -20,7 +20,7 @@ from gateway import clock
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server import client_protocol, known_heads
-from gateway.server.fast_path import KNOWN_S
+from gateway.server.fast_path import FORGET_AFTER_S
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
@@ -483,7 +483,7 @@ async def test_an_exchange_that_stalls_too_long_is_a_504(tmp_path: Path, monkeyp
             await silent.wait()
             server = running.runner.server  # type: ignore[union-attr]
             (client_connection,) = [connection for connection in server.connections if connection.on_fast_path]  # type: ignore[union-attr]
-            client_connection.enforce_time_limits(asyncio.get_running_loop().time() + 61.0, begun_by=0.0)
+            client_connection.enforce_time_limits(asyncio.get_running_loop().time() + 61.0, late_if_before=0.0)
             result = await client.response()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
@@ -579,7 +579,7 @@ async def test_heads_are_forgotten_after_their_time_and_not_at_the_first_sweep(t
             await client.ask(get())
         running.fast_path.sweep(clock.monotonic())
         assert running.fast_path.remembered_heads == 1
-        running.fast_path.sweep(clock.monotonic() + KNOWN_S)
+        running.fast_path.sweep(clock.monotonic() + FORGET_AFTER_S)
         assert running.fast_path.remembered_heads == 0
 
 
@@ -593,7 +593,7 @@ async def test_heads_are_forgotten_after_the_last_client_has_disconnected(
             """The first sweep without a client comes before the time of the heads, and the second one after it."""
             nonlocal sweeps
             sweeps += not running.runner.client_connections
-            done = sweep(clock.monotonic() + (KNOWN_S if sweeps > 1 else 0.0))
+            done = sweep(clock.monotonic() + (FORGET_AFTER_S if sweeps > 1 else 0.0))
             if done:
                 forgotten.set()
             return done

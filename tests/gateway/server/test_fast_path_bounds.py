@@ -100,7 +100,7 @@ async def test_idle_time_counts_from_the_end_of_a_late_head(tmp_path: Path, cloc
             (connection,) = [
                 client_connection for client_connection in connections(running) if client_connection.on_fast_path
             ]
-            connection.enforce_time_limits(our_clock.monotonic() + 30, begun_by=0.0)
+            connection.enforce_time_limits(our_clock.monotonic() + 30, late_if_before=0.0)
             may_end.set()
             assert await client.reader.readexactly(2) == b"ok"
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 0)
@@ -130,10 +130,10 @@ async def test_a_caller_that_still_reads_from_the_socket_buffer_is_not_cut(
                 patch.setattr("gateway.server.client_protocol.bytes_held_up", lambda _: held_up.pop(0))
                 at = our_clock.monotonic()
                 for _ in range(5):
-                    connection.enforce_time_limits(at, begun_by=0.0)
+                    connection.enforce_time_limits(at, late_if_before=0.0)
                     assert connection.on_fast_path
                     at += 40  # less than the 60 s in which a byte must move
-                connection.enforce_time_limits(at, begun_by=0.0)
+                connection.enforce_time_limits(at, late_if_before=0.0)
             assert not connection.on_fast_path
 
 

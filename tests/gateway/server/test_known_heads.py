@@ -47,7 +47,7 @@ def remember_head(heads: KnownHeads[KnownHead], lines: bytes) -> None:
 def meaning(head: ArrivedHead[KnownHead], replaced: frozenset[str] = NONE) -> tuple[object, ...]:
     read = head.known.lines
     return (
-        head.known.passing(replaced, head.values),
+        head.known.outgoing_lines(replaced, head.values),
         head.framing,
         (head.connection_id, head.length, head.traceparent, head.request_id, head.has_body),
         (read.options.integration_id, read.options.retries, read.last, read.chunked),
@@ -202,7 +202,7 @@ def passing(lines: bytes, replaced: frozenset[str]) -> bytes:
     """Return the lines to pass on, without remembered heads."""
     head = read(lines)
     assert head is not None
-    return head.known.passing(replaced, ())
+    return head.known.outgoing_lines(replaced, ())
 
 
 @given(PAIRS, REPLACED)
@@ -222,7 +222,7 @@ def test_a_remembered_head_equals_its_parsed_lines(pairs: list[tuple[str, str]],
         else:
             assert meaning(found) == meaning(fresh)
             names = frozenset(replaced)  # another form of the same head
-            assert found.known.passing(names, found.values) == passing(lines_of(*more), names)
+            assert found.known.outgoing_lines(names, found.values) == passing(lines_of(*more), names)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_remembered_forms_of_a_head_are_limited() -> None:
         placement = Placement(defaults=(("X-Number", str(number)),))
         replaced = frozenset({f"x-{number}"})
         assert found.known.defaults(replaced, placement, has_body=False) == b"X-Number: %d\r\n" % number
-        assert found.known.passing(replaced, ()) == b"Accept: */*\r\n"
+        assert found.known.outgoing_lines(replaced, ()) == b"Accept: */*\r\n"
     sizes = [len(value) for value in gc.get_referents(found.known) if isinstance(value, dict)]
     assert 0 < max(sizes) <= known_heads.MAX_FORMS
 

@@ -32,7 +32,7 @@ def block(fields: Fields) -> bytes:
 
 
 def passing(found: RequestLines) -> list[bytes]:
-    return [line for _, line in found.passing]
+    return [line for _, line in found.passed_lines]
 
 
 def by_the_chain(fields: Fields) -> list[bytes]:
