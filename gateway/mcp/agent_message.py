@@ -56,12 +56,13 @@ def head_of(headers: MultiMapping[str]) -> MessageHead:
 class AgentMessage:
     """A POST to the MCP endpoint. The fast path's `FastMessage` is one.
 
-    `authorization`: returns the value of the header Authorization; None if the client did not send the header. `mount`:
-    the base path of the message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether
-    the client sent the message to a capability URL. `protocol`: the server protocol of the connection that received the
-    message. `trace`: the trace of the message; None if the message is not sampled. `called`: whether a call to the
-    provider has begun. After that, the message must not be handled a second time. `received`: the body, if it has been
-    read and is valid.
+    - `authorization`: returns the value of the header Authorization; None if the client did not send the header
+    - `mount`: the base path of the message's calls to the provider, ``/proxy`` or ``/c/<capability>``
+    - `by_capability`: whether the client sent the message to a capability URL
+    - `protocol`: the server protocol of the connection that received the message
+    - `trace`: the trace of the message; None if the message is not sampled
+    - `called`: whether a call to the provider has begun. After that, the message must not be handled a second time.
+    - `rpc_message`: the message in the body, if the body has been parsed and is valid
     """
 
     app: web.Application
@@ -78,7 +79,7 @@ class AgentMessage:
     remote: str | None
     trace: CallTrace | None = None
     called: bool = False
-    received: "RpcRequest | RpcNotification | None" = None
+    rpc_message: "RpcRequest | RpcNotification | None" = None
 
     @property
     def is_large(self) -> bool:

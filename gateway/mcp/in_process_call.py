@@ -29,7 +29,7 @@ from gateway.records.trace import current_trace
 READ_BUFFER_BYTES: Final = 1 << 16
 
 
-class CallerEnd(asyncio.Transport):
+class CallerTransport(asyncio.Transport):
     """Replaces the caller's transport in the middleware chain.
 
     The chain uses the transport to check whether the caller is still connected, and to end the call. `cut`: whether the
@@ -71,7 +71,7 @@ class CallerProtocol:
 
     def __init__(self, outer: AgentMessage, handover: FastPathHandover | None) -> None:
         self._outer = outer
-        self.transport = CallerEnd(outer)
+        self.transport = CallerTransport(outer)
         self.handover = handover
 
     def take_handover(self) -> FastPathHandover | None:
@@ -82,7 +82,7 @@ class CallerProtocol:
         handover, self.handover = self.handover, None
         return handover
 
-    def discard_handed(self) -> None:
+    def discard_handover(self) -> None:
         """Close the response in `handover`, if there is one.
 
         The response is still there if the middleware chain ended before its first attempt.
@@ -150,10 +150,10 @@ async def call_in_process(outer: AgentMessage, call: InProcessRequest, room: Roo
     """
     outer.called = True
     began = clock.monotonic()
-    on_fast_path = getattr(outer.protocol, "call_in_process", None)
+    call_on_fast_path = getattr(outer.protocol, "call_in_process", None)
     fast_path_result: CollectedResponse | FastPathHandover | None = None
-    if on_fast_path is not None:
-        fast_path_result = await on_fast_path(call, room)
+    if call_on_fast_path is not None:
+        fast_path_result = await call_on_fast_path(call, room)
     if isinstance(fast_path_result, CollectedResponse):
         return fast_path_result
     async with asyncio.timeout(call.limit_s - (clock.monotonic() - began)):
@@ -170,7 +170,7 @@ async def _call_chain(
     protocol, collector = CallerProtocol(outer, handover), ResponseCollector(call.limit_bytes, room)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    message, payload = _message(call.method, call.mount + call.target, call.fields()), _payload(call.body, loop)
+    message, payload = _request_message(call.method, call.mount + call.target, call.fields()), _payload(call.body, loop)
     request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
     match_info = await outer.app.router.resolve(request)
     match_info.add_app(outer.app)
@@ -183,7 +183,7 @@ async def _call_chain(
     try:
         response = await match_info.handler(request)
     finally:
-        protocol.discard_handed()
+        protocol.discard_handover()
         current_trace.set(trace)  # restores the trace of the outer request
         current_trace_id.set(trace_id)
     if collector.fault is not None:
@@ -201,13 +201,13 @@ async def _call_chain(
     )
 
 
-def _message(method: str, target: str, fields: Mapping[str, str]) -> RawRequestMessage:
+def _request_message(method: str, target: str, fields: Mapping[str, str]) -> RawRequestMessage:
     """Return the request's head in the form that aiohttp's parser produces."""
     headers = CIMultiDict(fields)
-    raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
+    raw_headers = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
     url = URL(target, encoded=True)
     return RawRequestMessage(
-        method, target, HttpVersion11, CIMultiDictProxy(headers), raw, False, None, False, False, url
+        method, target, HttpVersion11, CIMultiDictProxy(headers), raw_headers, False, None, False, False, url
     )
 
 

@@ -18,7 +18,11 @@ ENTRY_BYTES: Final = 1024  # counted for each response in addition to its body, 
 
 @dataclass(frozen=True, slots=True)
 class KeptResponse:
-    """A whole response. `connection`: the connection of the call, ``INTEGRATION/CONNECTION``."""
+    """A whole response.
+
+    `share`: identifies the key (`Caller.share`). `connection`: the connection of the call, ``INTEGRATION/CONNECTION``.
+    `ends_at`: when the response is removed, in monotonic seconds.
+    """
 
     share: str
     connection: str

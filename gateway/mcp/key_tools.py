@@ -14,8 +14,8 @@ from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.list_cursor import is_list
 from gateway.mcp.mcp_request import McpRequest
-from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
-from gateway.mcp.tool_list import call_api, tool_json, tools_to_show
+from gateway.mcp.rule_tools import OperationBase, RuleTool, tools_of
+from gateway.mcp.tool_list import call_api_json, tool_json, tools_to_show
 from gateway.off_loop import off_loop
 from gateway.records.access import ANY_INTEGRATION
 from gateway.records.connection import ConnectionRef
@@ -30,23 +30,26 @@ LIST_SCOPE: Final = "environment:connections:list"
 class KnownTools:
     """The tools of a key, and the data from which the tools were computed.
 
-    `changes`: the number of changes of API-managed integrations at the last comparison. `integrations`: all
-    integrations of the key's environment, each with the name of its catalog entry. `bases`: the path of the base URL of
-    each integration that the key can use; None if the path is unknown. `tools`: the tools by name. `named`: the result
-    of `KeyTools.named_connections`. `candidates`: the result of `KeyTools.candidates` if the key's limits alone give
-    it, else empty. `may_list`: whether the key is allowed to list connections. `chosen`: the connection of a call that
-    names none, by tool, as text and as reference; only for tools that were called.
+    - `change_count`: the number of changes of API-managed integrations at the last comparison
+    - `integrations`: all integrations of the key's environment, each with the name of its catalog entry
+    - `base_paths`: the path of the base URL of each integration that the key can use; None if the path is unknown
+    - `tools`: the tools by name
+    - `named_connections`: the result of `KeyTools.named_connections`
+    - `candidates`: the result of `KeyTools.candidates` if the key's limits alone give it, else empty
+    - `may_list`: whether the key is allowed to list connections
+    - `chosen_connections`: the connection of a call that names none, by tool, as text and as reference; only for tools
+      that were called
     """
 
     generation: Generation
-    changes: int
+    change_count: int
     integrations: tuple[tuple[str, str], ...]
-    bases: Mapping[str, str | None]
+    base_paths: Mapping[str, str | None]
     tools: Mapping[str, RuleTool]
-    named: list[str] | None
+    named_connections: list[str] | None
     candidates: Mapping[str, str]
     may_list: bool
-    chosen: dict[str, tuple[str, ConnectionRef]] = field(default_factory=dict)
+    chosen_connections: dict[str, tuple[str, ConnectionRef]] = field(default_factory=dict)
 
 
 _cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()
@@ -73,33 +76,44 @@ class KeyTools:
     def cached_tools(self) -> KnownTools | None:
         """Return the cached tools; None if the generation or an API-managed integration has changed since."""
         cached, generation = _cache.get(self._request.policy), self._request.generation
-        if cached is None or cached.generation is not generation or cached.changes != generation.integrations.changes:
+        if (
+            cached is None
+            or cached.generation is not generation
+            or cached.change_count != generation.integrations.changes
+        ):
             return None
         self._known = cached
         return cached
 
     def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
-        changes = generation.integrations.changes
+        change_count = generation.integrations.changes
         if (known := self.cached_tools()) is not None:
             return known
         known = _cache.get(policy)
-        integrations = tuple((each.integration_id, each.provider) for each in self._integrations)
+        integrations = tuple((integration.integration_id, integration.provider) for integration in self._integrations)
         if known is not None and known.generation is generation and known.integrations == integrations:
-            known.changes = changes
+            known.change_count = change_count
             return known
         named_connections = self._named_connections()
-        bases = self._bases(integrations, named_connections)
-        known_of = cache(self._operations)
-        places = {text: self._place(each, bases, known_of) for text, each in policy.operation_sets.items()}
-        tools = {tool.name: self._with_cursor_argument(tool) for tool in tools_of(policy.rules, bases, places)}
+        base_paths = self._base_paths(integrations, named_connections)
+        find_operations = cache(self._operations)
+        operation_bases = {
+            text: self._operation_base(operations, base_paths, find_operations)
+            for text, operations in policy.operation_sets.items()
+        }
+        tools = {
+            tool.name: self._with_cursor_argument(tool) for tool in tools_of(policy.rules, base_paths, operation_bases)
+        }
         may_list = policy.allows(LIST_SCOPE)
         candidates = (
             dict.fromkeys(named_connections, "")
             if named_connections is not None and (not may_list or len(named_connections) == 1)
             else {}
         )
-        known = KnownTools(generation, changes, integrations, bases, tools, named_connections, candidates, may_list)
+        known = KnownTools(
+            generation, change_count, integrations, base_paths, tools, named_connections, candidates, may_list
+        )
         _cache[policy] = known
         return known
 
@@ -130,16 +144,16 @@ class KeyTools:
             return tool
         if any(argument.name == "cursor" for argument in tool.arguments):
             return tool
-        return replace(tool, pages=True)
+        return replace(tool, is_paged=True)
 
-    def _bases(
+    def _base_paths(
         self, integrations: Iterable[tuple[str, str]], named_connections: Collection[str] | None
     ) -> dict[str, str | None]:
         """Return the path of the base URL, with placeholders, of each integration that the key can use.
 
         The path is None if a setting of the connection is the whole base URL.
         """
-        bases: dict[str, str | None] = {}
+        base_paths: dict[str, str | None] = {}
         for name, entry in integrations:
             if not self._request.policy.reaches_integration(name) or (
                 named_connections and not any(connection.startswith(f"{name}/") for connection in named_connections)
@@ -148,15 +162,15 @@ class KeyTools:
             provider = self._request.generation.catalog.get(entry)
             if provider is not None:
                 _, separator, rest = provider.proxy.base_url.partition("://")
-                bases[name] = rest.partition("/")[2].rstrip("/") if separator else None
-        return bases
+                base_paths[name] = rest.partition("/")[2].rstrip("/") if separator else None
+        return base_paths
 
-    def _place(
+    def _operation_base(
         self,
         operations: OperationSet,
         allowed_ids: Collection[str],
         find_operations: Callable[[str], ProviderOperations | None],
-    ) -> OperationPlace:
+    ) -> OperationBase:
         """Return the integrations in `allowed_ids` with these operations, and the catalog's details of them."""
         catalog = self._request.generation.catalog
         integration_ids = [
@@ -168,7 +182,7 @@ class KeyTools:
         ]
         known_operations = find_operations(operations.provider)
         details = {} if known_operations is None else operation_details(operations.rules, known_operations)
-        return OperationPlace(tuple(integration_ids), operations.base, details)
+        return OperationBase(tuple(integration_ids), operations.base, details)
 
     def _operations(self, provider: str) -> ProviderOperations | None:
         """Return the catalog's operations of a provider; None if the catalog has none, or their file is unreadable."""
@@ -178,7 +192,7 @@ class KeyTools:
             return None
 
     @property
-    def choose(self) -> bool:
+    def must_name_connection(self) -> bool:
         """Whether a call must name its connection: True unless the key's limits name exactly one connection."""
         connections = self.named_connections()
         return connections is None or len(connections) != 1
@@ -187,20 +201,27 @@ class KeyTools:
         """Return the description of the tool for `tools/list`. `tool`: None means `call_api`."""
         connections = self.named_connections() or ()
         if tool is None:
-            return call_api(self._request.policy.rules, connections, choose=self.choose)
-        return tool_json(tool, connections, choose=self.choose)
+            return call_api_json(
+                self._request.policy.rules, connections, must_name_connection=self.must_name_connection
+            )
+        return tool_json(tool, connections, must_name_connection=self.must_name_connection)
 
     def shown_tools(self) -> list[dict[str, Any]]:
         """Return the tools that `tools/list` shows."""
         tools = list(self.known_tools.tools.values())
-        return tools_to_show(tools, self._request.policy.rules, self.named_connections() or (), choose=self.choose)
+        return tools_to_show(
+            tools,
+            self._request.policy.rules,
+            self.named_connections() or (),
+            must_name_connection=self.must_name_connection,
+        )
 
     def named_connections(self) -> list[str] | None:
         """Return the connections that the key's limits name; None if the limits name no connection.
 
         A name such as ``*/CONNECTION`` gives one connection for each integration of the environment.
         """
-        return self.known_tools.named
+        return self.known_tools.named_connections
 
     def _named_connections(self) -> list[str] | None:
         names = next((limits.connections for limits in self._request.policy.limits if limits.connections), None)
@@ -225,7 +246,7 @@ class KeyTools:
         connections, or if the key's limits name only one connection.
         """
         known_tools, policy = self.known_tools, self._request.policy
-        named_connections, may_list = known_tools.named, known_tools.may_list
+        named_connections, may_list = known_tools.named_connections, known_tools.may_list
         if named_connections is not None and (not may_list or len(named_connections) == 1):
             return dict.fromkeys(named_connections, "")
         if not may_list:

@@ -45,10 +45,10 @@ async def respond_in_session(request: web.Request) -> web.StreamResponse:
 async def respond_at_capability(request: web.Request) -> web.StreamResponse:
     """Handle ``/mcp`` below a capability URL.
 
-    The path belongs to the MCP endpoint. It belongs to the provider if the provider is an MCP server, and for the calls
-    that the MCP endpoint makes: otherwise a tool could call other tools.
+    The path belongs to the MCP endpoint, with two exceptions. If the provider is an MCP server, the path belongs to the
+    provider. A call that the MCP endpoint makes goes to the provider too, so that a tool cannot call other tools.
     """
-    if IN_PROCESS in request or _speaks_mcp(request):
+    if IN_PROCESS in request or _provider_serves_mcp(request):
         return await _TO_PROVIDER(request)
     if request.method != hdrs.METH_POST:
         raise MethodNotAllowed(
@@ -59,7 +59,7 @@ async def respond_at_capability(request: web.Request) -> web.StreamResponse:
     return await _TO_MCP_ENDPOINT(request)
 
 
-def _speaks_mcp(request: web.Request) -> bool:
+def _provider_serves_mcp(request: web.Request) -> bool:
     generation = generation_of(request)
     integration = generation.integrations.find(request[ENVIRONMENT].name, request[CAPABILITY].ref.integration_id)
     provider = generation.catalog.get(integration.provider) if integration is not None else None

@@ -26,7 +26,7 @@ from gateway.http.url import parameter_name
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import SealedTokens, VaultError
 
-KEPT_S: Final = 3600.0
+CURSOR_LIFETIME_S: Final = 3600.0
 MAX_TARGET_CHARS: Final = 8192  # maximum length of a target in a cursor
 
 
@@ -46,30 +46,32 @@ class NextPage:
 class FoundList(NamedTuple):
     """A list in a response.
 
-    `path`: the dotted path of the list. `length`: the number of its items. `target`: the target of the next page; None
-    on the last page, or if the next page cannot be requested. `refused`: whether there is a next page that cannot be
-    requested. `digest`: identifies the items, if only an empty page ends the list; otherwise None. A request
-    that ignores the offset returns the same items again and again.
+    - `path`: the dotted path of the list
+    - `length`: the number of its items
+    - `target`: the target of the next page; None on the last page, or if the next page cannot be requested
+    - `is_next_unusable`: whether there is a next page that cannot be requested
+    - `digest`: identifies the items, if only an empty page ends the list; otherwise None. A request that ignores the
+      offset returns the same items again and again.
     """
 
     path: str
     length: int
     target: str | None
-    refused: bool
+    is_next_unusable: bool
     digest: str | None
 
 
-def seal_cursor(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
-    """Return a cursor for `page`, which only this key can use, for this call, within `KEPT_S` seconds.
+def seal_cursor(page: NextPage, seals: SealedTokens, key_id: str, call_digest: str) -> str:
+    """Return a cursor for `page`, which only this key can use, for this call, within `CURSOR_LIFETIME_S` seconds.
 
-    `call`: the digest that identifies the call.
+    `call_digest`: the digest that identifies the call.
     """
-    ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
-    facts = [key_id, call, ends_at, page.target, page.skip, page.previous]
+    ends_at = int((clock.now() + timedelta(seconds=CURSOR_LIFETIME_S)).timestamp())
+    facts = [key_id, call_digest, ends_at, page.target, page.skip, page.previous]
     return seals.seal(json.dumps(facts, separators=(",", ":")))
 
 
-def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> NextPage | None:
+def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call_digest: str) -> NextPage | None:
     """Return the page that the cursor requests; None if the cursor is not valid.
 
     A cursor is valid only for its own key and call, until it expires.
@@ -78,7 +80,7 @@ def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> Nex
         for_key, of_call, ends_at, target, skip, *others = json.loads(seals.open(cursor))
     except (VaultError, ValueError, TypeError):
         return None
-    if (for_key, of_call) != (key_id, call) or ends_at <= clock.now().timestamp():
+    if (for_key, of_call) != (key_id, call_digest) or ends_at <= clock.now().timestamp():
         return None
     return NextPage(target, skip, *others[:1])  # another release's cursor can have fewer or more values
 
@@ -110,11 +112,13 @@ def _all_schemes(provider: Provider) -> Sequence[Paginate]:
     ]
 
 
-def find_list(opened: OpenedConnection, target: str, body: bytes, fields: Fields, shown_at: str) -> FoundList | None:
+def find_list(
+    opened: OpenedConnection, target: str, body: bytes, fields: Fields, gateway_base_url: str
+) -> FoundList | None:
     """Return the list in `body`.
 
     Return None if `body` has no list that can be paged. `target`: the target of the request for this page. `body`,
-    `fields`: the body and the header fields of the response. `shown_at`: the gateway's URL, which replaces the
+    `fields`: the body and the header fields of the response. `gateway_base_url`: the gateway's URL, which replaces the
     provider's base URL in links.
     """
     path, _, query = target.partition("?")
@@ -130,20 +134,22 @@ def find_list(opened: OpenedConnection, target: str, body: bytes, fields: Fields
     length = len(page_result.records)
     if not length and page_result.next is None and page_result.refused is None:
         return None
-    next_target = None if page_result.next is None else _target(opened, target, page_result.next, shown_at)
-    refused = page_result.refused is not None or (page_result.next is not None and next_target is None)
+    next_target = None if page_result.next is None else _next_target(opened, target, page_result.next, gateway_base_url)
+    is_next_unusable = page_result.refused is not None or (page_result.next is not None and next_target is None)
     if next_target == target:  # a last page can name itself
         next_target = None
     digest = page_result.records.digest if length and page_result.paging.type == "offset" else None
-    return FoundList(page_result.paging.response_path or "", length, next_target, refused, digest)
+    return FoundList(page_result.paging.response_path or "", length, next_target, is_next_unusable, digest)
 
 
-def _target(opened: OpenedConnection, target: str, next_position: Position, shown_at: str) -> str | None:
+def _next_target(opened: OpenedConnection, target: str, next_position: Position, gateway_base_url: str) -> str | None:
     """Return the target of the next page; None if it is not below the base URL, or is too long."""
     base = opened.base
-    # `parse_page_url` adds the port, as in `following.at`
-    if next_position.scheme.type == "link" and next_position.at.startswith(shown_base := parse_page_url(shown_at).url):
-        next_target = next_position.at.removeprefix(shown_base)
+    # `parse_page_url` adds the port, as in `next_position.at`
+    if next_position.scheme.type == "link" and next_position.at.startswith(
+        link_base := parse_page_url(gateway_base_url).url
+    ):
+        next_target = next_position.at.removeprefix(link_base)
     else:
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)
         try:
@@ -163,7 +169,7 @@ def items_at(value: Any, path: str) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
-def without_shown(body: bytes, path: str, skip: int) -> bytes:
+def without_shown_items(body: bytes, path: str, skip: int) -> bytes:
     """Return `body` without the first `skip` items of the list at `path`; unchanged if there is no list at `path`."""
     value = json.loads(body)
     items = items_at(value, path)

@@ -29,7 +29,7 @@ from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import RUNTIME, generation_of
 
-TOOLS_HOLD_MS: Final = 60_000
+LIST_TTL_MS: Final = 60_000
 INSTRUCTIONS: Final = (
     "Each tool is a request that this key may send to a provider's API. Responses are cut to max_bytes; 'select' "
     "(JMESPath) takes the fields you need. A refusal names the rule that refused and what to do next."
@@ -40,7 +40,7 @@ INSTRUCTIONS: Final = (
 async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     """Handle one message that came through the middleware chain. Raises the same errors as `response_to`."""
     read_query(request, ())
-    called_by = request.get(CAPABILITY)
+    capability = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     path = "/mcp" if resource is None else resource.canonical
     response = await response_to(
@@ -53,8 +53,8 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
             head_of(request.headers),
             lambda: request.headers.get(hdrs.AUTHORIZATION),
             await request.read(),  # the middleware chain has already read the body
-            mount_beside(path) if called_by is None else called_by.mount.reveal(),
-            called_by is not None,
+            mount_beside(path) if capability is None else capability.mount.reveal(),
+            capability is not None,
             request.protocol,
             request.remote,
             request.get(TRACE),
@@ -79,22 +79,22 @@ async def response_to(message: AgentMessage) -> McpResponse:
         )
     if not rpc.accepts_json(head.accept):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
-    received = message.received
+    rpc_message = message.rpc_message
     try:
-        if received is None:
+        if rpc_message is None:
             read, fields = rpc.read_message, head.mcp_fields
-            received = await off_loop(caller.share, read, body, fields) if message.is_large else read(body, fields)
-        if isinstance(received, RpcNotification):
+            rpc_message = await off_loop(caller.share, read, body, fields) if message.is_large else read(body, fields)
+        if isinstance(rpc_message, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            run = _result if message.trace is None else _traced_result
-            result = await run(McpRequest(message, received))
-            reply = rpc.result_reply(received, result.members, _server(), result.ttl_ms, result.structured_json)
+            make_result = _result if message.trace is None else _traced_result
+            result = await make_result(McpRequest(message, rpc_message))
+            reply = rpc.result_reply(rpc_message, result.members, _server(), result.ttl_ms, result.structured_json)
     except RpcError as fault:
         if not message.called:  # if a call has begun, /proxy has counted the message
             count(caller)
-        request = received if isinstance(received, RpcRequest) else None
+        request = rpc_message if isinstance(rpc_message, RpcRequest) else None
         if request is not None:
             request_id: int | str | None = request.id
         else:
@@ -119,14 +119,14 @@ def ready_call(message: AgentMessage) -> "ReadyCall | None":
     if head.origin is not None or caller.access is None or message.is_large or not rpc.accepts_json(head.accept):
         return None
     try:
-        received = message.received = rpc.read_message(message.body, head.mcp_fields)
+        rpc_message = message.rpc_message = rpc.read_message(message.body, head.mcp_fields)
     except RpcError:
         return None
-    if not isinstance(received, RpcRequest) or received.method != "tools/call":
+    if not isinstance(rpc_message, RpcRequest) or rpc_message.method != "tools/call":
         return None
-    request = McpRequest(message, received)
+    request = McpRequest(message, rpc_message)
     run = ToolRun(request, KeyTools(request))
-    prepared = run.prepared_call(received.params)
+    prepared = run.prepared_call(rpc_message.params)
     return None if prepared is None else ReadyCall(request, run, prepared)
 
 
@@ -140,7 +140,7 @@ class ReadyCall:
         self._run = run
         self._prepared = prepared
         call = prepared.call
-        self.request = provider_request(request, prepared.sent, call.body, call.content_type)
+        self.request = provider_request(request, prepared.repeatable, call.body, call.content_type)
 
     def content_now(self, provider_response: CollectedResponse) -> bytes | None:
         """Return the JSON text of the response to the message; None if making it takes long. Then use `response`."""
@@ -162,13 +162,13 @@ def _server() -> Mapping[str, str]:
 
 
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
-LISTS: Final = {
+LIST_NAMES: Final = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
 }
 """The methods that return a list, each with the list's name in the result."""
-OF_2025: Final = frozenset({"initialize", "ping"})
+REMOVED_IN_2026: Final = frozenset({"initialize", "ping"})
 """The methods that revision 2026-07-28 has removed."""
 
 
@@ -216,22 +216,26 @@ async def _result(request: McpRequest) -> McpResult:
         return McpResult(await run.result(params), None, run.structured_json)
     if method == "resources/read":
         return McpResult(await WholeResponses(request).read(params), 0)
-    if method in LISTS and params.get("cursor") is not None:
+    if method in LIST_NAMES and params.get("cursor") is not None:
         raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
-    if method not in LISTS and method != "server/discover" and (request.message.modern or method not in OF_2025):
+    if (
+        method not in LIST_NAMES
+        and method != "server/discover"
+        and (request.message.modern or method not in REMOVED_IN_2026)
+    ):
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     request.count()
     if method == "tools/list":
-        return McpResult({"tools": tools.shown_tools()}, TOOLS_HOLD_MS)
-    if method in LISTS:
-        return McpResult({LISTS[method]: []}, TOOLS_HOLD_MS)
+        return McpResult({"tools": tools.shown_tools()}, LIST_TTL_MS)
+    if method in LIST_NAMES:
+        return McpResult({LIST_NAMES[method]: []}, LIST_TTL_MS)
     if method == "server/discover":
         server_facts: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
-        return McpResult(server_facts, TOOLS_HOLD_MS)
+        return McpResult(server_facts, LIST_TTL_MS)
     if method == "ping":
         return McpResult({})
     server_facts = {

@@ -48,8 +48,8 @@ MAX_METHOD_CHARS: Final = 128
 VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
-ROUTED_BY: Final = (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
-NAMED_BY: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+ROUTING_HEADERS: Final = (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
+NAME_PARAMETERS: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that Mcp-Name repeats, by method."""
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -71,7 +71,7 @@ METHODS: Final = frozenset(
 """The methods that the MCP endpoint supports."""
 
 # HTTP status by error code. Revision 2026-07-28 uses these statuses for every error, earlier revisions only for the
-# errors in `_OF_THE_MESSAGE`.
+# errors in `_MESSAGE_ERRORS`.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -81,8 +81,8 @@ _STATUS: Final = {
     MISSING_CAPABILITY: 400,
     UNSUPPORTED_REVISION: 400,
 }
-_OF_THE_MESSAGE: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, HEADER_MISMATCH, UNSUPPORTED_REVISION})
-_HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_MESSAGE_ERRORS: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, HEADER_MISMATCH, UNSUPPORTED_REVISION})
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RpcError(Exception):
@@ -114,6 +114,7 @@ class RpcRequest:
 
     @property
     def modern(self) -> bool:
+        """Whether the request uses revision 2026-07-28."""
         return self.revision == MODERN
 
 
@@ -195,8 +196,8 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     if not isinstance(params, dict):
         raise RpcError(INVALID_REQUEST, "'params' must be an object.")
     meta, revision = params.get("_meta"), routing.get(VERSION_HEADER, DEFAULT_REVISION)
-    says_version = isinstance(meta, dict) and META_VERSION in meta
-    if says_version or revision == MODERN or method == "server/discover":
+    has_version = isinstance(meta, dict) and META_VERSION in meta
+    if has_version or revision == MODERN or method == "server/discover":
         return _read_modern_request(request_id, method, params, routing)
     if method == "initialize":
         return RpcRequest(request_id, method, params)
@@ -236,7 +237,7 @@ def _read_modern_request(
         raise RpcError(INVALID_PARAMS, f"params._meta must have {' and '.join(missing)}.")
     capabilities = meta[META_CAPABILITIES]
     _check_header(METHOD_HEADER, routing.get(METHOD_HEADER), method, "method")
-    parameter = NAMED_BY.get(method)
+    parameter = NAME_PARAMETERS.get(method)
     if parameter is not None and (value := params.get(parameter)) is not None:
         name_header = routing.get(NAME_HEADER)
         _check_header(
@@ -252,7 +253,7 @@ def _check_routing_headers(routing: Mapping[str, str], method: str, params: Any)
     if METHOD_HEADER in routing:
         _check_header(METHOD_HEADER, routing[METHOD_HEADER], method, "method")
     if NAME_HEADER in routing:
-        parameter = NAMED_BY.get(method)
+        parameter = NAME_PARAMETERS.get(method)
         value = params.get(parameter) if parameter is not None and isinstance(params, dict) else None
         _check_header(NAME_HEADER, decoded_mcp_header(routing[NAME_HEADER]), value, f"params.{parameter or 'name'}")
 
@@ -280,7 +281,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()
-        if lower in ROUTED_BY:
+        if lower in ROUTING_HEADERS:
             if lower in fields:
                 raise RpcError(HEADER_MISMATCH, f"The header {lower} was sent more than once. Send it once.")
             fields[lower] = value.strip(" \t")
@@ -296,7 +297,7 @@ def _parse_body(body: bytes) -> Any:
         if text.startswith("\ufeff"):
             raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
         value = _decode(text)
-        if "\\" in text and _HALF_PAIR.search(text):
+        if "\\" in text and _SURROGATE_ESCAPE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
         raise RpcError(PARSE_ERROR, f"The body is not valid, unambiguous JSON: {_brief(fault)}.") from fault
@@ -391,7 +392,7 @@ def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | s
     `request`: the request; None if the message could not be read. `request_id`: the message's id; None if the id could
     not be read. In revisions before 2026-07-28, the error of a method has status 200.
     """
-    by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
+    by_code = request is None or request.modern or error.code in _MESSAGE_ERRORS
     status = _STATUS.get(error.code, 200) if by_code else 200
     return McpReply(status, {"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
 
@@ -408,5 +409,5 @@ def accepts_json(accept: str | None) -> bool:
     """
     if accept is None:
         return True
-    kinds = {media_type.partition(";")[0].strip().lower() for media_type in accept.split(",")}
-    return bool(kinds & {"application/json", "application/*", "*/*"})
+    media_types = {media_type.partition(";")[0].strip().lower() for media_type in accept.split(",")}
+    return bool(media_types & {"application/json", "application/*", "*/*"})

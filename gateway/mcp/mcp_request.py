@@ -28,7 +28,7 @@ class McpRequest:
         return self.outer.runtime
 
     @property
-    def shown_at(self) -> str:
+    def gateway_base_url(self) -> str:
         """The public URL of the message's `mount`.
 
         The gateway writes this URL into response headers, in place of the provider's base URL.

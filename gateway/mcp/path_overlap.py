@@ -17,18 +17,18 @@ class Overlaps:
     """
 
     def __init__(self) -> None:
-        self._left = MAX_STEPS
+        self._steps_left = MAX_STEPS
 
     def may_overlap(self, first: str, second: str) -> bool:
         """Return whether one request can match both rules' paths.
 
         Compares the segments one by one, up to the first ``**``.
         """
-        if first == second or self._left <= 0:
+        if first == second or self._steps_left <= 0:
             return True
         first_segments, second_segments = first.split("/"), second.split("/")
         for first_segment, second_segment in zip(first_segments, second_segments, strict=False):
-            self._left -= 1
+            self._steps_left -= 1
             if "**" in first_segment or "**" in second_segment:
                 return self._overlap(first, second)
             if first_segment != second_segment and not self._segments_overlap(first_segment, second_segment):
@@ -44,10 +44,10 @@ class Overlaps:
         return bool(first_wildcard or second_wildcard) and self._overlap(first, second)
 
     def _overlap(self, first: str, second: str) -> bool:
-        if self._left <= 0:
+        if self._steps_left <= 0:
             return True
         overlaps, tokens = _overlap(first, second)
-        self._left -= _STEPS_PER_TOKEN * tokens
+        self._steps_left -= _STEPS_PER_TOKEN * tokens
         return overlaps
 
 
@@ -119,8 +119,8 @@ def _parse_path(path: str) -> _Path:
         tokens.append("**" if wildcard[0] == "**" else "*")
         end = wildcard.end()
     tokens += path[end:]
-    places: dict[str, int] = {}
-    for number, token in enumerate(tokens):
-        places[token] = places.get(token, 0) | 1 << number
-    deep = places.get("**", 0)
-    return _Path(tuple(tokens), deep | places.pop("*", 0), deep, places)
+    positions: dict[str, int] = {}
+    for position, token in enumerate(tokens):
+        positions[token] = positions.get(token, 0) | 1 << position
+    deep = positions.get("**", 0)
+    return _Path(tuple(tokens), deep | positions.pop("*", 0), deep, positions)

@@ -10,9 +10,9 @@ from gateway import clock
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.mcp_request import McpRequest
-from gateway.mcp.rule_tools import SAFE
+from gateway.mcp.rule_tools import SAFE_METHODS
 from gateway.mcp.tool_calls import ToolCall
-from gateway.mcp.tool_results import failure, refusal, text_block
+from gateway.mcp.tool_results import error_result, failed_result, text_block
 from gateway.middleware.response_shape import MARK
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.vault import VaultError
@@ -39,24 +39,24 @@ class RefusedCalls:
         except (ValueError, KeyError, TypeError):
             error = {"code": response.headers()[MARK], "message": "The gateway refused this call."}
         url = (error.get("payload") or {}).get("connect_url")
-        if url and self._takes_urls and self._request.message.params.get("requestState") is None:
-            shown_to = {
+        if url and self._client_opens_urls and self._request.message.params.get("requestState") is None:
+            elicitation_params = {
                 "mode": "url",
                 "message": f"Connect {call.connection or 'the account'} to continue.",
                 "url": url,
             }
             return {
                 "resultType": "input_required",
-                "inputRequests": {"connect": {"method": "elicitation/create", "params": shown_to}},
+                "inputRequests": {"connect": {"method": "elicitation/create", "params": elicitation_params}},
                 "requestState": self._state(call),
             }
-        result = refusal(error, response.status)
-        if error.get("code") in MAYBE_SENT and call.method not in SAFE:
+        result = error_result(error, response.status)
+        if error.get("code") in MAYBE_SENT and call.method not in SAFE_METHODS:
             result["content"].append(text_block(UNCERTAIN))
         return result
 
     @property
-    def _takes_urls(self) -> bool:
+    def _client_opens_urls(self) -> bool:
         elicitation = self._request.message.capabilities.get("elicitation")
         return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
@@ -74,7 +74,7 @@ class RefusedCalls:
         reply = responses.get("connect") if isinstance(responses, dict) else None
         action = reply.get("action") if isinstance(reply, dict) else None
         if action in ("decline", "cancel"):
-            return failure("The user did not connect the account. Ask them before you call again.")
+            return failed_result("The user did not connect the account. Ask them before you call again.")
         return None
 
     def _state(self, call: ToolCall) -> str:

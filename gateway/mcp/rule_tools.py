@@ -17,12 +17,12 @@ from gateway.access.operation_rules import OperationRule
 from gateway.catalog.api_operations import ApiOperation
 from gateway.mcp.path_overlap import WILDCARD, Overlaps, overlap
 
-SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
-USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
-NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})  # no tool sends these methods
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
+USUAL_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
+UNSENDABLE_METHODS: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})  # no tool sends these methods
 WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _STARS: Final = re.compile(r"\*\*?")
-_COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
+_HEAD_AND_OPTIONS: Final = frozenset({"HEAD", "OPTIONS"})
 _MAX_NAME_CHARS: Final = 63
 
 
@@ -30,11 +30,11 @@ _MAX_NAME_CHARS: Final = 63
 class PathArgument:
     """A part of a path that the caller fills in.
 
-    `deep`: whether the value can contain ``/``. `optional`: whether the value can be empty.
+    `may_have_slash`: whether the value can contain ``/``. `optional`: whether the value can be empty.
     """
 
     name: str
-    deep: bool
+    may_have_slash: bool
     optional: bool
 
 
@@ -42,11 +42,14 @@ class PathArgument:
 class RuleTool:
     """A tool made from a rule.
 
-    `methods`: the methods that the tool can send; at least one. `path`: the path below the provider's base URL, as
-    texts and arguments. The path of an operation can begin with ``${settings}`` of the connection. `integrations`: the
-    integrations with a base URL that fits the rule. `details`: the catalog's details of an operation; None for a rule
-    with methods and a path. `pages`: whether the tool returns a list that the catalog entry can page. `own_names`: the
-    names of the arguments that not every tool has. `fixed_path`: the path; None if it has arguments.
+    - `methods`: the methods that the tool can send; at least one
+    - `path`: the path below the provider's base URL, as texts and arguments. The path of an operation can begin with
+      ``${settings}`` of the connection.
+    - `integrations`: the integrations with a base URL that fits the rule
+    - `details`: the catalog's details of an operation; None for a rule with methods and a path
+    - `is_paged`: whether the tool returns a list that the catalog entry can page
+    - `own_argument_names`: the names of the arguments that not every tool has
+    - `fixed_path`: the path; None if it has arguments
     """
 
     name: str
@@ -55,20 +58,20 @@ class RuleTool:
     path: tuple[str | PathArgument, ...]
     integrations: tuple[str, ...]
     details: ApiOperation | None = None
-    pages: bool = False
-    own_names: frozenset[str] = field(init=False, compare=False, repr=False)
+    is_paged: bool = False
+    own_argument_names: frozenset[str] = field(init=False, compare=False, repr=False)
     fixed_path: str | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         names = [argument.name for argument in self.arguments]
-        object.__setattr__(self, "own_names", frozenset([*names, "cursor"] if self.pages else names))
+        object.__setattr__(self, "own_argument_names", frozenset([*names, "cursor"] if self.is_paged else names))
         texts = [part for part in self.path if isinstance(part, str)]
         object.__setattr__(self, "fixed_path", None if names else "".join(texts))
 
     @property
     def only_reads(self) -> bool:
         """Whether the tool changes nothing, by its methods or by the operation's risk in the catalog."""
-        return set(self.methods) <= SAFE or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
+        return set(self.methods) <= SAFE_METHODS or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
 
     @property
     def is_starter(self) -> bool:
@@ -93,7 +96,7 @@ class RuleTool:
 
 
 @dataclass(frozen=True, slots=True)
-class OperationPlace:
+class OperationBase:
     """The base URL of the operations of one rule.
 
     `integrations`: the integrations with this base URL. `base`: the path of the base URL. `details`: the catalog's
@@ -105,36 +108,36 @@ class OperationPlace:
     details: Mapping[str, ApiOperation]
 
 
-class _Names:
+class _UsedNames:
     """The names in use. Remembers the next number for each name, because a rule can have hundreds of arguments."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._taken = set(names)
+        self._used = set(names)
         self._next: dict[str, int] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._taken
+        return name in self._used
 
     def add(self, name: str) -> str:
         """Return `name`, with a number if `name` is already in use, and mark the result as in use."""
         unique_name, base = name[:_MAX_NAME_CHARS], name[: _MAX_NAME_CHARS - 4]
         number = self._next.get(base, 2)
-        while unique_name in self._taken:
+        while unique_name in self._used:
             unique_name, number = f"{base}_{number}", number + 1
         self._next[base] = number
-        self._taken.add(unique_name)
+        self._used.add(unique_name)
         return unique_name
 
 
 def tools_of(
     rules: Sequence[Sequence[KeyRule | OperationRule]],
-    bases: Mapping[str, str | None],
-    places: Mapping[str, OperationPlace] | None = None,
+    base_paths: Mapping[str, str | None],
+    operation_bases: Mapping[str, OperationBase] | None = None,
 ) -> list[RuleTool]:
     """Return the tools of a key with these rules (`Policy.rules`).
 
-    `bases`: the path of the base URL, with placeholders, of each integration that the key can use; None if the path
-    depends on the connection. `places`: the place of each rule that names operations, by the rule's text.
+    `base_paths`: the path of the base URL, with placeholders, of each integration that the key can use; None if the path
+    depends on the connection. `operation_bases`: the base URL of each rule that names operations, by the rule's text.
 
     A rule gives no tool if no integration has a base URL that fits it, if a parent key forbids all its requests, or if
     it is about the tools of a provider's own MCP server, which lists them itself.
@@ -143,46 +146,48 @@ def tools_of(
         return []
     tools: list[RuleTool] = []
     overlaps = Overlaps()
-    names = _Names({rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES)
+    names = _UsedNames({rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES)
     for rule in rules[-1]:
         methods = _methods(rule, rules[:-1], overlaps)
         if isinstance(rule, OperationRule):
-            place = (places or {}).get(rule.text)
-            if methods and place is not None and place.integrations:
-                tools.append(_operation_tool(rule, place, names))
+            operation_base = (operation_bases or {}).get(rule.text)
+            if methods and operation_base is not None and operation_base.integrations:
+                tools.append(_operation_tool(rule, operation_base, names))
             continue
         if rule.body is not None and rule.body.kind == "tools":
             continue
         paths = {
-            integration: path for integration, base in bases.items() if (path := below_base(rule, base)) is not None
+            integration: path
+            for integration, base in base_paths.items()
+            if (path := path_below_base(rule, base)) is not None
         }
         if not methods or not paths:
             continue
         path = next(iter(paths.values()))
         integrations = tuple(integration for integration, tool_path in paths.items() if tool_path == path)
-        name = rule.name or _free_name(methods, path, names)
+        name = rule.name or _unused_name(methods, path, names)
         tools.append(RuleTool(name, rule, methods, path, integrations))
     return tools
 
 
-def _operation_tool(rule: OperationRule, place: OperationPlace, names: _Names) -> RuleTool:
+def _operation_tool(rule: OperationRule, operation_base: OperationBase, names: _UsedNames) -> RuleTool:
     first_part, *other_parts = _parts(rule.operation_path, has_placeholders=True)
-    path = (f"{rule.path_prefix.removeprefix(place.base)}{first_part}", *other_parts)
+    path = (f"{rule.path_prefix.removeprefix(operation_base.base)}{first_part}", *other_parts)
     name = rule.name
     if name in names:  # in use by an operation of another provider, or by a rule
-        name = f"{rule.name}_of_{place.integrations[0]}".lower()
+        name = f"{rule.name}_of_{operation_base.integrations[0]}".lower()
     return RuleTool(
         names.add("_".join(WORD.findall(name))),
         rule,
         (rule.method,),
         path,
-        place.integrations,
-        place.details.get(rule.name),
+        operation_base.integrations,
+        operation_base.details.get(rule.name),
     )
 
 
 @lru_cache(maxsize=4096)
-def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
+def path_below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
     """Return the part of the rule's path below `base`, with its arguments.
 
     Return None if the rule's path is not below `base`.
@@ -195,7 +200,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
         if not segments:
             return None
         segment = segments[0]
-        if any(isinstance(part, PathArgument) and part.deep for part in segment):
+        if any(isinstance(part, PathArgument) and part.may_have_slash for part in segment):
             break  # ``**`` matches any number of segments, including those of the base URL
         if not _may_match(segment, text):
             return None
@@ -211,7 +216,7 @@ def _parts(path: str, *, has_placeholders: bool) -> tuple[str | PathArgument, ..
     """
     parts: list[str | PathArgument] = []
     wildcards = list((WILDCARD if has_placeholders else _STARS).finditer(path))
-    names = _Names(match[0].strip("{}") for match in wildcards if match[0].startswith("{"))
+    names = _UsedNames(match[0].strip("{}") for match in wildcards if match[0].startswith("{"))
     end, segment_start, last_word = 0, "", ""
     for match in wildcards:
         text = path[end : match.start()]
@@ -221,21 +226,23 @@ def _parts(path: str, *, has_placeholders: bool) -> tuple[str | PathArgument, ..
         last_word = _last_word(last_word, segment_start, text)
         segment_start = (segment_start + text).rpartition("/")[2]
         is_partial = bool(segment_start) or path[end : end + 1] not in ("", "/")
-        deep = match[0] == "**"
+        may_have_slash = match[0] == "**"
         if match[0].startswith("{"):
             name = match[0].strip("{}")
         else:
-            name = names.add(_argument_name(last_word or "path", is_partial=is_partial, deep=deep))
-        between = text.endswith("/") and path[end : end + 1] == "/"  # empty, it would leave ``//``
-        parts.append(PathArgument(name, deep, optional=is_partial or (deep and not between)))
+            name = names.add(_argument_name(last_word or "path", is_partial=is_partial, may_have_slash=may_have_slash))
+        between_slashes = text.endswith("/") and path[end : end + 1] == "/"  # an empty value would leave ``//``
+        parts.append(
+            PathArgument(name, may_have_slash, optional=is_partial or (may_have_slash and not between_slashes))
+        )
     if path[end:]:
         parts.append(path[end:])
     return tuple(parts)
 
 
-def _argument_name(word: str, *, is_partial: bool, deep: bool) -> str:
+def _argument_name(word: str, *, is_partial: bool, may_have_slash: bool) -> str:
     name = word.lower() if not word[:1].isdigit() else f"part_{word.lower()}"
-    name = f"{name}_rest" if is_partial or deep else name
+    name = f"{name}_rest" if is_partial or may_have_slash else name
     return f"{name}_" if name in RESERVED_PLACEHOLDERS else name
 
 
@@ -291,7 +298,7 @@ def _methods(
     HEAD and OPTIONS are offered only if there are no other methods, because their responses are of little use to an
     agent.
     """
-    methods = set(USUAL) if rule.methods is None else set(rule.methods) - NEVER
+    methods = set(USUAL_METHODS) if rule.methods is None else set(rule.methods) - UNSENDABLE_METHODS
     for rules in parent_rules:
         forbidden = set(methods)
         for parent_rule in rules:
@@ -299,11 +306,16 @@ def _methods(
             if shared and overlaps.may_overlap(rule.path_pattern, parent_rule.path_pattern):
                 forbidden = forbidden - shared
         methods -= forbidden
-    methods = methods - _COMPANIONS or methods
-    return tuple(sorted(methods, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
+    methods = methods - _HEAD_AND_OPTIONS or methods
+    return tuple(
+        sorted(
+            methods,
+            key=lambda method: (USUAL_METHODS.index(method) if method in USUAL_METHODS else len(USUAL_METHODS), method),
+        )
+    )
 
 
-def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], names: _Names) -> str:
+def _unused_name(methods: Sequence[str], path: Sequence[str | PathArgument], names: _UsedNames) -> str:
     """Return a name that is not in use, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
     words = [word for part in path if isinstance(part, str) for word in WORD.findall(part)]
     verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"

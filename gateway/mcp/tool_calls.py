@@ -17,27 +17,28 @@ from gateway.mcp.rule_tools import RuleTool
 from gateway.mcp.tool_list import BODILESS
 
 MAX_TARGET_CHARS: Final = 8190  # maximum length, which is the same as for a request line
-USUAL_BYTES: Final = 20_000
+DEFAULT_MAX_BYTES: Final = 20_000
 MAX_BYTES: Final = 1 << 20
 MAX_SELECT_CHARS: Final = 512
 MAX_LABEL_CHARS: Final = 100
 MAX_CHECKED_CHARS: Final = 65_536  # maximum length of a text body that is checked for encoded JSON
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
-_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that would be lost in a header field
+_LOST_SPACE: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that would be lost in a header field
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some servers split at
-_COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
-_COMMON_WITH_BODY: Final = _COMMON | {"body", "body_as"}
-_OF_API: Final = _COMMON_WITH_BODY | {"path"}
-_OF_GRAPHQL: Final = _COMMON_WITH_BODY - {"query", "body_as"}  # the document is the member `query` of `body`
-_OPTIONS: Final = _COMMON | {"body_as", "cursor"}
+_COMMON_ARGUMENTS: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
+_COMMON_ARGUMENTS_WITH_BODY: Final = _COMMON_ARGUMENTS | {"body", "body_as"}
+_API_ARGUMENTS: Final = _COMMON_ARGUMENTS_WITH_BODY | {"path"}
+# The GraphQL document is the member `query` of `body`.
+_GRAPHQL_ARGUMENTS: Final = _COMMON_ARGUMENTS_WITH_BODY - {"query", "body_as"}
+_OPTION_ARGUMENTS: Final = _COMMON_ARGUMENTS | {"body_as", "cursor"}
 
 
-class UnfitArguments(Exception):
+class InvalidArguments(Exception):
     """The arguments do not form a valid request. The text names the argument, the reason and the fix."""
 
 
-class UnknownArgument(UnfitArguments):
+class UnknownArgument(InvalidArguments):
     """The tool does not have the argument.
 
     `ToolRun` adds the valid arguments to the text, because they depend on the key.
@@ -48,10 +49,12 @@ class UnknownArgument(UnfitArguments):
 class ToolCall:
     """A request to a provider, and how to shorten the response.
 
-    `target`: the path and query below the provider's base URL. `connection`: the connection that the caller named; None
-    if it named none. `integrations`: the integrations that the call can use; None means all. `select`: a JMESPath
-    expression for the response; None selects all. `max_bytes`: the maximum size of the result in bytes. `cursor`: the
-    cursor that came with the previous page of a list; None for the first page.
+    - `target`: the path and query below the provider's base URL
+    - `connection`: the connection that the caller named; None if it named none
+    - `integrations`: the integrations that the call can use; None means all
+    - `select`: a JMESPath expression for the response; None selects all
+    - `max_bytes`: the maximum size of the result in bytes
+    - `cursor`: the cursor that came with the previous page of a list; None for the first page
     """
 
     method: str
@@ -66,21 +69,21 @@ class ToolCall:
 
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
-    """Return the call that the arguments of a rule's tool describe. Raises UnfitArguments."""
-    accepted = _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY
+    """Return the call that the arguments of a rule's tool describe. Raises InvalidArguments."""
+    accepted = _COMMON_ARGUMENTS if BODILESS.issuperset(tool.methods) else _COMMON_ARGUMENTS_WITH_BODY
     if isinstance(tool.rule, KeyRule) and tool.rule.body is not None:
-        accepted = _OF_GRAPHQL
-    _refuse_unknown_arguments(arguments.keys() - tool.own_names, accepted)
+        accepted = _GRAPHQL_ARGUMENTS
+    _refuse_unknown_arguments(arguments.keys() - tool.own_argument_names, accepted)
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
-        raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
+        raise InvalidArguments(f"'method' must be one of {', '.join(tool.methods)}.")
     path = tool.fixed_path
     if path is None:
         path = "".join(
             [
                 part
                 if isinstance(part, str)
-                else _fill_argument(part.name, arguments.get(part.name), part.deep, part.optional)
+                else _fill_argument(part.name, arguments.get(part.name), part.may_have_slash, part.optional)
                 for part in tool.path
             ]
         )
@@ -88,15 +91,15 @@ def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
 
 
 def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
-    """Return the call that the arguments of `call_api` describe. Raises UnfitArguments."""
-    _refuse_unknown_arguments(arguments.keys(), _OF_API)
+    """Return the call that the arguments of `call_api` describe. Raises InvalidArguments."""
+    _refuse_unknown_arguments(arguments.keys(), _API_ARGUMENTS)
     method, path = arguments.get("method"), arguments.get("path")
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
-        raise UnfitArguments("'method' must be a method in capitals, such as GET.")
+        raise InvalidArguments("'method' must be a method in capitals, such as GET.")
     if method == WEBSOCKET:  # in rules, an upgrade and not a method
-        raise UnfitArguments("A tool cannot open a WebSocket.")
+        raise InvalidArguments("A tool cannot open a WebSocket.")
     if not isinstance(path, str) or not path.startswith("/"):
-        raise UnfitArguments("'path' must begin with '/': the path below the provider's base URL.")
+        raise InvalidArguments("'path' must begin with '/': the path below the provider's base URL.")
     return _call(method, path, arguments, None)
 
 
@@ -105,46 +108,46 @@ def _refuse_unknown_arguments(names: AbstractSet[str], accepted: AbstractSet[str
         raise UnknownArgument(f"Unknown argument '{min(unknown)[:64]}'.")
 
 
-def _fill_argument(name: str, value: Any, deep: bool, optional: bool) -> str:
+def _fill_argument(name: str, value: Any, may_have_slash: bool, optional: bool) -> str:
     if value is None and optional:
         return ""
     if value is None:
-        raise UnfitArguments(f"Argument '{name}' is missing.")
+        raise InvalidArguments(f"Argument '{name}' is missing.")
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise UnfitArguments(f"'{name}' must be text or a whole number.")
+        raise InvalidArguments(f"'{name}' must be text or a whole number.")
     text = str(value)
     if not text and not optional:
-        raise UnfitArguments(f"'{name}' must not be empty.")
-    if not deep and "/" in text:
-        raise UnfitArguments(f"'{name}' is one segment of the path, so it cannot hold '/'.")
-    return quote(text, safe=_PATH_SAFE + ("/" if deep else ""))
+        raise InvalidArguments(f"'{name}' must not be empty.")
+    if not may_have_slash and "/" in text:
+        raise InvalidArguments(f"'{name}' is one segment of the path, so it cannot hold '/'.")
+    return quote(text, safe=_PATH_SAFE + ("/" if may_have_slash else ""))
 
 
 def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tuple[str, ...] | None) -> ToolCall:
-    if arguments.keys().isdisjoint(_OPTIONS):  # the usual call
+    if arguments.keys().isdisjoint(_OPTION_ARGUMENTS):  # the usual call
         target = _checked_target(path)
         body, content_type = _json_body(arguments.get("body"))
-        return ToolCall(method, target, body, content_type, None, integrations, None, USUAL_BYTES)
+        return ToolCall(method, target, body, content_type, None, integrations, None, DEFAULT_MAX_BYTES)
     query = _query(arguments.get("query"))
     target = _checked_target(path + ("&" if "?" in path else "?") + query if query else path)
     body, content_type = _body(arguments)
     connection, select = arguments.get("connection"), arguments.get("select")
     if connection is not None and not isinstance(connection, str):
-        raise UnfitArguments("'connection' must be text: INTEGRATION/CONNECTION.")
+        raise InvalidArguments("'connection' must be text: INTEGRATION/CONNECTION.")
     if select is not None and (not isinstance(select, str) or len(select) > MAX_SELECT_CHARS):
-        raise UnfitArguments(f"'select' must be a JMESPath expression of at most {MAX_SELECT_CHARS} characters.")
-    max_bytes = arguments.get("max_bytes", USUAL_BYTES)
+        raise InvalidArguments(f"'select' must be a JMESPath expression of at most {MAX_SELECT_CHARS} characters.")
+    max_bytes = arguments.get("max_bytes", DEFAULT_MAX_BYTES)
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MAX_BYTES:
-        raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MAX_BYTES}.")
+        raise InvalidArguments(f"'max_bytes' must be a whole number from 100 to {MAX_BYTES}.")
     cursor = arguments.get("cursor") or None
     if cursor is not None and not isinstance(cursor, str):
-        raise UnfitArguments("'cursor' must be text, as returned with the previous page.")
+        raise InvalidArguments("'cursor' must be text, as returned with the previous page.")
     return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
 
 
 def _checked_target(target: str) -> str:
     if not _TARGET.fullmatch(target) or len(target) > MAX_TARGET_CHARS:
-        raise UnfitArguments(
+        raise InvalidArguments(
             f"The path must have at most {MAX_TARGET_CHARS} visible ASCII characters, without '#' and '\\'. "
             "Percent-encode others."
         )
@@ -155,12 +158,12 @@ def _query(value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, dict):
-        raise UnfitArguments("'query' must be an object of names and values.")
+        raise InvalidArguments("'query' must be an object of names and values.")
     pairs, size = [], 0
     for pair in _pairs(value):
         size += len(pair)
         if size > MAX_TARGET_CHARS:
-            raise UnfitArguments(f"'query' has more than {MAX_TARGET_CHARS} characters. Send fewer, or send a body.")
+            raise InvalidArguments(f"'query' has more than {MAX_TARGET_CHARS} characters. Send fewer, or send a body.")
         pairs.append(pair)
     return "&".join(pairs)
 
@@ -177,7 +180,7 @@ def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
                     if isinstance(item, dict) and item
                     else ""
                 )
-                raise UnfitArguments(f"'{name[:64]}' must be text, a number, true or false, or a list of these.{fix}")
+                raise InvalidArguments(f"'{name[:64]}' must be text, a number, true or false, or a list of these.{fix}")
             text = item if isinstance(item, str) else json.dumps(item)
             yield f"{encoded_name}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 
@@ -185,28 +188,28 @@ def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
 def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     body, body_as = arguments.get("body"), arguments.get("body_as", "json")
     if body_as not in ("json", "form"):
-        raise UnfitArguments("'body_as' must be json or form.")
+        raise InvalidArguments("'body_as' must be json or form.")
     if body is None or body_as == "json":
         return _json_body(body)
-    _refuse_encoded(body)
+    _refuse_encoded_json(body)
     if not isinstance(body, dict):
-        raise UnfitArguments("A form's 'body' must be an object of names and values.")
+        raise InvalidArguments("A form's 'body' must be an object of names and values.")
     return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
 
 
 def _json_body(body: Any) -> tuple[bytes | None, str | None]:
     if body is None:
         return None, None
-    _refuse_encoded(body)
+    _refuse_encoded_json(body)
     return compact_json(body), "application/json"
 
 
-def _refuse_encoded(body: Any) -> None:
-    if isinstance(body, str) and _is_encoded(body):
-        raise UnfitArguments("'body' must be JSON, not JSON encoded as text.")
+def _refuse_encoded_json(body: Any) -> None:
+    if isinstance(body, str) and _is_encoded_json(body):
+        raise InvalidArguments("'body' must be JSON, not JSON encoded as text.")
 
 
-def _is_encoded(text: str) -> bool:
+def _is_encoded_json(text: str) -> bool:
     """Return whether the text is a JSON object or array, which a model encoded by mistake.
 
     Longer text is not checked, because reading it would take too long: return False above `MAX_CHECKED_CHARS`.
@@ -225,33 +228,33 @@ def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> s
 
     `candidates`: the connections that the key can use, each with a label of the account; None if unknown. If the call
     names no connection, exactly one must be possible, because the gateway never guesses. Otherwise, or if the named
-    connection is malformed, raises UnfitArguments.
+    connection is malformed, raises InvalidArguments.
     """
     connections = [
         name for name in candidates or () if call.integrations is None or name.partition("/")[0] in call.integrations
     ]
     if call.connection is not None:
         integration, separator, connection = call.connection.partition("/")
-        if not separator or not integration or not connection or _AROUND.search(call.connection):
-            raise UnfitArguments(
-                f"'connection' must be INTEGRATION/CONNECTION. {_choice(connections, candidates)}".rstrip()
+        if not separator or not integration or not connection or _LOST_SPACE.search(call.connection):
+            raise InvalidArguments(
+                f"'connection' must be INTEGRATION/CONNECTION. {_choice_sentence(connections, candidates)}".rstrip()
             )
         return call.connection
     if len(connections) == 1:
         return connections[0]
     if connections:
-        raise UnfitArguments(_choice(connections, candidates))
+        raise InvalidArguments(_choice_sentence(connections, candidates))
     if candidates is None:
-        raise UnfitArguments(
+        raise InvalidArguments(
             "Set 'connection' to INTEGRATION/CONNECTION. This key names none, and may not list them: that needs the "
             "scope environment:connections:list."
         )
-    raise UnfitArguments(
+    raise InvalidArguments(
         "This key has no connection for this call. Ask the user to connect an account, then call again."
     )
 
 
-def _choice(connections: Sequence[str], candidates: Mapping[str, str] | None) -> str:
+def _choice_sentence(connections: Sequence[str], candidates: Mapping[str, str] | None) -> str:
     """Return the sentence that names the connections, each with its label; empty if there are none."""
     labeled = [
         f"{name} ({candidates[name][:MAX_LABEL_CHARS]})" if candidates and candidates[name] else name

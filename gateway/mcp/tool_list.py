@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from gateway.access.key_rule import KeyRule
 from gateway.access.operation_rules import OperationRule
-from gateway.mcp.rule_tools import NEVER, SAFE, USUAL, WORD, RuleTool
+from gateway.mcp.rule_tools import SAFE_METHODS, UNSENDABLE_METHODS, USUAL_METHODS, WORD, RuleTool
 from gateway.text import counted
 
 MAX_LISTED: Final = 12
@@ -16,8 +16,8 @@ MAX_FOUND: Final = 10
 MAX_WORDS: Final = 16
 MAX_QUERY_CHARS: Final = 512  # maximum length of a query for find_tools, because each word is searched in each tool
 MAX_CONNECTIONS: Final = 20  # if a key has more connections, `tools/list` names no connection
-IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
-BODILESS: Final = SAFE
+IDEMPOTENT: Final = SAFE_METHODS | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
+BODILESS: Final = SAFE_METHODS
 
 # ── Builds annotations, which depend only on a tool's methods (RFC 9110 §9.2).
 
@@ -28,7 +28,7 @@ def annotations(methods: Iterable[str]) -> dict[str, bool]:
     Only a safe method (RFC 9110 §9.2.1) is certain to change nothing.
     """
     method_set = set(methods)
-    read_only = method_set <= SAFE
+    read_only = method_set <= SAFE_METHODS
     return {
         "readOnlyHint": read_only,
         "destructiveHint": not read_only,
@@ -42,7 +42,12 @@ ARGUMENTS_ABOUT_TOOLS: Final = {
     "describe_tool": ("name",),
     "call_tool": ("arguments", "name"),
 }
-OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+SEARCH_ANNOTATIONS: Final = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
 
 # ── Builds schemas. A model reads each character, so the schemas are as short as possible.
 
@@ -62,24 +67,24 @@ _GRAPHQL_BODY: Final[dict[str, Any]] = {
 }
 
 
-def connection_schema(named: Sequence[str]) -> dict[str, Any]:
+def connection_schema(named_connections: Sequence[str]) -> dict[str, Any]:
     """Return the schema of the argument `connection`.
 
-    `named`: the connections that the key's limits name; empty if the limits name no connection.
+    `named_connections`: the connections that the key's limits name; empty if the limits name no connection.
     """
-    if 0 < len(named) <= MAX_CONNECTIONS:
-        return {"enum": list(named)}
+    if 0 < len(named_connections) <= MAX_CONNECTIONS:
+        return {"enum": list(named_connections)}
     return {"type": "string", "description": "INTEGRATION/CONNECTION"}
 
 
-def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
+def tool_json(tool: RuleTool, connections: Sequence[str], *, must_name_connection: bool) -> dict[str, Any]:
     """Return a tool for `tools/list`.
 
-    `connections`: the connections that the key's limits name; empty if the limits name no connection. `choose`: whether
-    the caller must name the connection.
+    `connections`: the connections that the key's limits name; empty if the limits name no connection.
+    `must_name_connection`: whether the caller must name the connection.
     """
     if isinstance(tool.rule, OperationRule):
-        return _shown_operation(tool, tool.rule, connections, choose=choose)
+        return _operation_json(tool, tool.rule, connections, must_name_connection=must_name_connection)
     properties: dict[str, Any] = {argument.name: _TEXT for argument in tool.arguments}
     required = [argument.name for argument in tool.arguments if not argument.optional]
     if len(tool.methods) > 1:
@@ -91,13 +96,13 @@ def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> di
     else:
         properties["query"] = _QUERY
         properties |= {} if set(tool.methods) <= BODILESS else _BODY
-    if tool.pages:
+    if tool.is_paged:
         properties["cursor"] = _CURSOR
     _add_common(
         properties,
         required,
         [connection for connection in connections if _integration_id_of(connection) in tool.integrations],
-        choose=choose,
+        must_name_connection=must_name_connection,
     )
     return {
         "name": tool.name,
@@ -107,8 +112,8 @@ def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> di
     }
 
 
-def _shown_operation(
-    tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, choose: bool
+def _operation_json(
+    tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, must_name_connection: bool
 ) -> dict[str, Any]:
     """Return an operation's tool for `tools/list`, without the values that a client assumes by default."""
     properties: dict[str, Any] = {argument.name: _TEXT for argument in tool.arguments}
@@ -117,12 +122,12 @@ def _shown_operation(
     properties["query"] = {"type": "object", **({"properties": dict.fromkeys(names, _TEXT)} if names else {})}
     if rule.method not in BODILESS and (tool.details.body if tool.details is not None else rule.method != "DELETE"):
         properties["body"] = {"type": ["object", "array"]}
-    if tool.pages:
+    if tool.is_paged:
         properties["cursor"] = _TEXT
     usable_connections = [
         connection for connection in connections if _integration_id_of(connection) in tool.integrations
     ]
-    if choose and len(usable_connections) != 1:
+    if must_name_connection and len(usable_connections) != 1:
         properties["connection"] = connection_schema(usable_connections)
         required.append("connection")
     properties |= {"select": _TEXT, "max_bytes": {"type": "integer"}}
@@ -142,9 +147,11 @@ def _integration_id_of(connection: str) -> str:
     return connection.partition("/")[0]
 
 
-def _add_common(properties: dict[str, Any], required: list[str], connections: Sequence[str], *, choose: bool) -> None:
+def _add_common(
+    properties: dict[str, Any], required: list[str], connections: Sequence[str], *, must_name_connection: bool
+) -> None:
     properties |= {"select": _SELECT, "max_bytes": _MAX_BYTES}
-    if choose and len(connections) != 1:
+    if must_name_connection and len(connections) != 1:
         properties["connection"] = connection_schema(connections)
         required.append("connection")
 
@@ -153,16 +160,18 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def call_api(
-    rules: Sequence[Sequence[KeyRule | OperationRule]], connections: Sequence[str], *, choose: bool
+def call_api_json(
+    rules: Sequence[Sequence[KeyRule | OperationRule]], connections: Sequence[str], *, must_name_connection: bool
 ) -> dict[str, Any]:
     """Return the tool `call_api`, which sends any request that the key's rules allow."""
-    methods: set[str] = set(USUAL)
+    methods: set[str] = set(USUAL_METHODS)
     if rules:
-        methods = {name for rule in rules[-1] for name in (USUAL if rule.methods is None else rule.methods)} - NEVER
+        methods = {
+            name for rule in rules[-1] for name in (USUAL_METHODS if rule.methods is None else rule.methods)
+        } - UNSENDABLE_METHODS
     properties: dict[str, Any] = {"method": _TEXT, "path": _TEXT, "query": _QUERY, **_BODY}
     required = ["method", "path"]
-    _add_common(properties, required, connections, choose=choose)
+    _add_common(properties, required, connections, must_name_connection=must_name_connection)
     return {
         "name": "call_api",
         "description": "Send a request to the provider's API. path: below its base URL, such as /v1/items.",
@@ -171,7 +180,7 @@ def call_api(
     }
 
 
-def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
+def tools_for_search(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
     """Return the three tools that replace a list that is too long for a model."""
     methods = (
         {"GET"} if all(tool.only_reads for tool in tools) else {method for tool in tools for method in tool.methods}
@@ -182,13 +191,13 @@ def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
             "name": "find_tools",
             "description": f"Search the {counted(len(tools), 'tool')} of this key by words.",
             "inputSchema": _schema({"query": _TEXT}, ["query"]),
-            "annotations": OF_THE_LIST,
+            "annotations": SEARCH_ANNOTATIONS,
         },
         {
             "name": "describe_tool",
             "description": "Show a tool's arguments.",
             "inputSchema": _schema(name, ["name"]),
-            "annotations": OF_THE_LIST,
+            "annotations": SEARCH_ANNOTATIONS,
         },
         {
             "name": "call_tool",
@@ -204,7 +213,7 @@ def tools_to_show(
     rules: Sequence[Sequence[KeyRule | OperationRule]],
     connections: Sequence[str],
     *,
-    choose: bool,
+    must_name_connection: bool,
 ) -> list[dict[str, Any]]:
     """Return the tools that `tools/list` shows, at most `MAX_LISTED`.
 
@@ -212,15 +221,17 @@ def tools_to_show(
     cover everything that these keys can do.
     """
     if not rules:
-        return [call_api(rules, connections, choose=choose)]
+        return [call_api_json(rules, connections, must_name_connection=must_name_connection)]
     if len(tools) <= MAX_LISTED:
-        return [tool_json(tool, connections, choose=choose) for tool in tools]
+        return [tool_json(tool, connections, must_name_connection=must_name_connection) for tool in tools]
     named_tools = [tool for tool in tools if isinstance(tool.rule, KeyRule) and tool.rule.name]
-    pinned = [tool_json(tool, connections, choose=choose) for tool in named_tools[:MAX_PINNED]]
-    search_tools = list_tools(tools)
+    pinned = [
+        tool_json(tool, connections, must_name_connection=must_name_connection) for tool in named_tools[:MAX_PINNED]
+    ]
+    search_tools = tools_for_search(tools)
     chars_left = MAX_CHARS - len(json.dumps([*pinned, *search_tools]))
     for tool in (tool for tool in tools if tool.is_starter and len(pinned) < MAX_PINNED):
-        starter = tool_json(tool, connections, choose=choose)
+        starter = tool_json(tool, connections, must_name_connection=must_name_connection)
         chars_left -= len(json.dumps(starter)) + 2
         if chars_left < 0:
             break

@@ -84,11 +84,12 @@ def provider_request(
         traceparent = outer.trace.traceparent()  # the call belongs to the message's trace
     meta = request.message.params.get("_meta")
     if isinstance(meta, dict):
-        trace, state = meta.get("traceparent"), meta.get("tracestate")
-        if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
+        meta_traceparent, meta_tracestate = meta.get("traceparent"), meta.get("tracestate")
+        if isinstance(meta_traceparent, str) and _TRACEPARENT.fullmatch(meta_traceparent):
             # A tracestate belongs to the traceparent that it came with (W3C Trace Context §3.3).
-            traceparent = trace
-            tracestate = state if isinstance(state, str) and _TRACESTATE.fullmatch(state) else None
+            traceparent = meta_traceparent
+            is_valid = isinstance(meta_tracestate, str) and _TRACESTATE.fullmatch(meta_tracestate)
+            tracestate = meta_tracestate if is_valid else None
     traces = {} if traceparent is None else {TRACEPARENT: traceparent}
     if tracestate is not None:
         traces[TRACESTATE] = tracestate

@@ -25,13 +25,13 @@ SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON
 class ShapedResult:
     """A result of `tools/call`.
 
-    `keep`: whether the result shows only a part of the response. Then the caller keeps the whole response and adds a
-    link to it. `structured_json`: the result's ``structuredContent`` as compact JSON text; None if that text is not
-    known. `only_names`: whether the result has only the names of the response's members, so no item of a list.
+    `is_partial`: whether the result shows only a part of the response. Then the caller keeps the whole response and
+    adds a link to it. `structured_json`: the result's ``structuredContent`` as compact JSON text; None if that text is
+    not known. `only_names`: whether the result has only the names of the response's members, so no item of a list.
     """
 
     result: dict[str, Any]
-    keep: bool = False
+    is_partial: bool = False
     structured_json: str | None = None
     only_names: bool = False
 
@@ -80,8 +80,8 @@ def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> s
     if shaped.whole:
         return unselected.strip()
     if not shaped.is_text:
-        kind = media_type.partition(";")[0].strip().lower()
-        return f"{counted(size, 'byte')} of {kind or 'an unknown type'}: read the link."
+        content_type = media_type.partition(";")[0].strip().lower()
+        return f"{counted(size, 'byte')} of {content_type or 'an unknown type'}: read the link."
     if shaped.of_json:
         return (
             f"Cut to {shaped.cut_to}: the response has {counted(size, 'byte')}, and max_bytes is {max_bytes}. Call "
@@ -90,7 +90,7 @@ def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> s
     return f"{unselected}This is the {shaped.cut_to} of {counted(size, 'byte')}. The link has the whole response."
 
 
-def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
+def error_result(error: Mapping[str, Any], status: int) -> dict[str, Any]:
     """Return the result for an error of the gateway.
 
     The result has the message, the rule, who can change the rule, and either a link or the fix.
@@ -113,7 +113,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
     }
 
 
-def failure(message: str) -> dict[str, Any]:
+def failed_result(message: str) -> dict[str, Any]:
     """Return a failed result, for a call that was not sent or has a response that cannot be shown."""
     return {"content": [text_block(message[:MAX_MESSAGE_CHARS])], "isError": True}
 

@@ -23,7 +23,7 @@ from gateway.vault import VaultError
 SCHEME: Final = "gateway://answers/"
 NOT_FOUND_2025: Final = -32002
 
-_kept: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDictionary()
+_kept_by_app: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDictionary()
 
 
 class WholeResponses:
@@ -115,6 +115,6 @@ def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
 
 
 def _responses(app: web.Application) -> KeptResponses:
-    if app not in _kept:
-        _kept[app] = KeptResponses()
-    return _kept[app]
+    if app not in _kept_by_app:
+        _kept_by_app[app] = KeptResponses()
+    return _kept_by_app[app]

@@ -291,7 +291,7 @@ class FastMessage(AgentMessage):
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
         self.trace = None
         self.called = False
-        self.received = None
+        self.rpc_message = None
 
     def authorization(self) -> str | None:
         """Return the value of ``Authorization``.

@@ -91,8 +91,8 @@ class AgentGateway:
         if revision == mcp.MODERN:
             params["_meta"] = {mcp.META_VERSION: revision, mcp.META_CAPABILITIES: capabilities or {}}
             headers["Mcp-Method"] = method
-            if method in mcp.NAMED_BY:
-                headers["Mcp-Name"] = params[mcp.NAMED_BY[method]]
+            if method in mcp.NAME_PARAMETERS:
+                headers["Mcp-Name"] = params[mcp.NAME_PARAMETERS[method]]
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return await self.post_message(json.dumps(message).encode(), headers, path)
 

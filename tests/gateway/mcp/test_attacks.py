@@ -224,7 +224,7 @@ def test_a_response_with_too_many_values_is_returned_as_text() -> None:
     body = b"[" + b"[]," * 1_000_000 + b"1]"
     shaped = provider_result(200, "OK", "application/json", body, None, 1000)
     assert "structuredContent" not in shaped.result
-    assert shaped.keep
+    assert shaped.is_partial
 
 
 def test_a_response_of_millions_of_values_is_not_multiplied() -> None:

@@ -15,7 +15,7 @@ from gateway.access.key_policy import Policy
 from gateway.access.key_rule import KeyRule, parse_rule
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
-from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
+from gateway.mcp.rule_tools import OperationBase, RuleTool, tools_of
 from gateway.mcp.tool_list import matching_tools, tools_to_show
 from gateway.records.access import KeyLimits
 from gateway.records.proxied_call import ExchangeRecord
@@ -59,10 +59,10 @@ def of_provider(name: str, what: str, catalog: Catalog, *extra: KeyRule) -> tupl
     known = catalog.operations(name)
     assert known is not None
     policy = Policy(("environment:proxy",), (KeyLimits(rules=(rule,), operations={rule: text}),))
-    place = OperationPlace((name,), frozen.base, operation_details(frozen.rules, known))
+    place = OperationBase((name,), frozen.base, operation_details(frozen.rules, known))
     rules = [[*extra, *policy.rules[-1]]]
     tools = tools_of(rules, {name: ""}, {rule: place})
-    return tools, tools_to_show(tools, rules, [f"{name}/u"], choose=False)
+    return tools, tools_to_show(tools, rules, [f"{name}/u"], must_name_connection=False)
 
 
 def tokens(shown: Any) -> float:
@@ -100,7 +100,7 @@ def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
         tools, _ = of_provider(name, "read,write,delete,admin", catalog)
         for tool in tools:
             operation = risks[tool.rule.name]
-            hints = tools_to_show([tool], [[tool.rule]], [], choose=False)[0]["annotations"]
+            hints = tools_to_show([tool], [[tool.rule]], [], must_name_connection=False)[0]["annotations"]
             assert hints["readOnlyHint"] is (operation.risk == "read")
             assert "destructiveHint" not in hints  # the default is true
             assert hints.get("idempotentHint", False) is (

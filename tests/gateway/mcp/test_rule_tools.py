@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from gateway.access.key_rule import KeyRule, parse_rule
-from gateway.mcp.rule_tools import below_base, tools_of
+from gateway.mcp.rule_tools import path_below_base, tools_of
 from tests.fakes.scaling import cpu_s, linear_fault
 
 JIRA = "ex/jira/${connectionConfig.cloudId}"
@@ -70,7 +70,7 @@ def test_a_rule_that_a_parent_key_excludes_is_not_a_tool() -> None:
 
 
 def test_a_base_path_longer_than_the_rule_does_not_match() -> None:
-    assert below_base(parse_rule("GET /a"), "a/b") is None
+    assert path_below_base(parse_rule("GET /a"), "a/b") is None
 
 
 def test_listing_a_rule_takes_time_in_proportion_to_its_placeholders() -> None:

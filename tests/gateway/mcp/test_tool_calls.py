@@ -7,17 +7,17 @@ import pytest
 
 from gateway.access.key_rule import parse_rule
 from gateway.mcp.rule_tools import PathArgument, RuleTool
-from gateway.mcp.tool_calls import MAX_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen_connection
+from gateway.mcp.tool_calls import MAX_BYTES, InvalidArguments, call_of_api, call_of_rule, chosen_connection
 
 
-def tool(*methods: str, deep: bool = False, optional: bool = False) -> RuleTool:
-    argument = PathArgument("key", deep, optional)
+def tool(*methods: str, may_have_slash: bool = False, optional: bool = False) -> RuleTool:
+    argument = PathArgument("key", may_have_slash, optional)
     rule = parse_rule("GET /rest/*")
     return RuleTool("get_issue", rule, methods or ("GET",), ("/issue/", argument), ("jira",))
 
 
 def refusal_of(arguments: dict[str, Any], of: RuleTool | None = None) -> str:
-    with pytest.raises(UnfitArguments) as refused:
+    with pytest.raises(InvalidArguments) as refused:
         call_of_rule(of, arguments) if of is not None else call_of_api(arguments)
     return str(refused.value)
 
@@ -60,7 +60,7 @@ def test_a_graphql_tool_takes_its_document_in_the_body_only() -> None:
 
 
 def test_an_argument_may_be_nested_or_optional() -> None:
-    assert call_of_rule(tool(deep=True), {"key": "a/b"}).target == "/issue/a/b"
+    assert call_of_rule(tool(may_have_slash=True), {"key": "a/b"}).target == "/issue/a/b"
     assert call_of_rule(tool(optional=True), {}).target == "/issue/"
 
 
@@ -108,22 +108,22 @@ def test_connection_of_a_tool_call_is_chosen_only_if_there_is_exactly_one() -> N
     call = call_of_rule(tool(), {"key": "a"})
     # the only connection of the tool's integration
     assert chosen_connection(call, {"jira/c1": "Ada", "slack/c1": ""}) == "jira/c1"
-    with pytest.raises(UnfitArguments, match=r"Set 'connection' to one of jira/c1 \(Ada\), jira/c2\."):
+    with pytest.raises(InvalidArguments, match=r"Set 'connection' to one of jira/c1 \(Ada\), jira/c2\."):
         chosen_connection(call, {"jira/c1": "Ada", "jira/c2": ""})
-    with pytest.raises(UnfitArguments, match="may not list them"):
+    with pytest.raises(InvalidArguments, match="may not list them"):
         chosen_connection(call, None)
-    with pytest.raises(UnfitArguments, match=r"no connection for this call\. Ask the user to connect"):
+    with pytest.raises(InvalidArguments, match=r"no connection for this call\. Ask the user to connect"):
         chosen_connection(call, {"slack/c1": ""})
     named = call_of_rule(tool(), {"key": "a", "connection": "jira/c9"})
     assert chosen_connection(named, None) == "jira/c9"
     for text in ("jira", "jira/", "/c1", " jira/c1"):
-        with pytest.raises(UnfitArguments, match="must be INTEGRATION/CONNECTION"):
+        with pytest.raises(InvalidArguments, match="must be INTEGRATION/CONNECTION"):
             chosen_connection(call_of_rule(tool(), {"key": "a", "connection": text}), None)
 
 
 def test_error_for_a_malformed_connection_lists_those_of_the_key() -> None:
     call = call_of_rule(tool(), {"key": "a", "connection": "c1"})
-    with pytest.raises(UnfitArguments) as refused:
+    with pytest.raises(InvalidArguments) as refused:
         chosen_connection(call, {"jira/c1": "Ada", "jira/c2": "", "slack/c1": ""})
     assert str(refused.value) == (
         "'connection' must be INTEGRATION/CONNECTION. Set 'connection' to one of jira/c1 (Ada), jira/c2."

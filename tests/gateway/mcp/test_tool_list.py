@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.access.key_rule import parse_rule
 from gateway.mcp.path_overlap import overlap
-from gateway.mcp.rule_tools import SAFE, tools_of
+from gateway.mcp.rule_tools import SAFE_METHODS, tools_of
 from gateway.mcp.tool_list import IDEMPOTENT, MAX_WORDS, annotations, matching_tools, tools_to_show
 
 JIRA = "ex/jira/${connectionConfig.cloudId}"
@@ -43,7 +43,7 @@ def test_two_paths_without_a_common_text_do_not(first: str, second: str) -> None
 )
 def test_annotations_follow_the_method(methods: set[str]) -> None:
     hints = annotations(methods)
-    assert hints["readOnlyHint"] is (methods <= SAFE)
+    assert hints["readOnlyHint"] is (methods <= SAFE_METHODS)
     assert hints["destructiveHint"] is not hints["readOnlyHint"]
     assert hints["idempotentHint"] is (methods <= IDEMPOTENT)
     assert hints["openWorldHint"] is True
@@ -57,7 +57,7 @@ def test_tool_list_of_a_key_for_reading_costs_few_tokens() -> None:
         for name in ("issue", "project", "user", "board", "filter")
     ]
     for rules, most in ((item, 300), (many, 1000)):
-        tools = tools_to_show(tools_of([rules], {"jira": JIRA}), [rules], ["jira/u"], choose=False)
+        tools = tools_to_show(tools_of([rules], {"jira": JIRA}), [rules], ["jira/u"], must_name_connection=False)
         assert len(json.dumps(tools)) / 4 <= most
 
 

@@ -36,8 +36,8 @@ def test_the_shown_part_is_valid_json_within_the_limit(value: Any, max_bytes: in
         assert json.loads(text) == shaped.result["structuredContent"]
         assert len(text.encode()) <= max_bytes
     compact = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    assert shaped.keep is (len(compact) > max_bytes)
-    assert shaped.keep or shaped.result["structuredContent"] == value
+    assert shaped.is_partial is (len(compact) > max_bytes)
+    assert shaped.is_partial or shaped.result["structuredContent"] == value
 
 
 @given(st.binary(max_size=3000), st.sampled_from([JSON, "text/plain", "", "image/png", "application/xml"]))
@@ -67,7 +67,7 @@ def test_an_object_without_a_list_shows_its_members_names() -> None:
     body = json.dumps({"a": "x" * 2000, "b": {"c": "y" * 2000}}).encode()
     shaped = result(body)
     assert shaped.result["structuredContent"] == {"members": ["a", "b"]}
-    assert shaped.keep
+    assert shaped.is_partial
 
 
 def test_a_text_is_cut_between_characters() -> None:
@@ -77,7 +77,7 @@ def test_a_text_is_cut_between_characters() -> None:
 
 def test_a_failed_selection_is_an_error_with_a_link_to_the_whole_response() -> None:
     shaped = result(b'{"a":1}', select="sum(a)")
-    assert (shaped.result["isError"], shaped.keep) == (True, True)
+    assert (shaped.result["isError"], shaped.is_partial) == (True, True)
     text = shaped.result["content"][0]["text"]  # a model that reads only of an error would repeat a write
     assert text.endswith(" The request was sent; the link has the whole response.")
 
@@ -86,7 +86,7 @@ def test_a_failed_selection_is_an_error_with_a_link_to_the_whole_response() -> N
 def test_selection_without_a_match_is_reported(select: str, noted: bool) -> None:
     shaped = result(b'{"a":1}', select=select)
     assert ("'select' found nothing" in shaped.result["content"][-1]["text"]) is noted
-    assert (shaped.result["isError"], shaped.keep) == (False, False)
+    assert (shaped.result["isError"], shaped.is_partial) == (False, False)
 
 
 def test_a_selected_value_that_json_does_not_have_is_a_fault_of_the_expression() -> None:
