@@ -32,7 +32,7 @@ from gateway.startup.hardening import hide_versions
 SILENT_S: Final = 15.0  # a worker without a report for this time is not ready, because its event loop is blocked
 DEAD_S: Final = 60.0  # if no worker has reported for this time, /health returns 503, so that the gateway is restarted
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-PROCESS: Final = Path("/proc/self")
+PROC_SELF: Final = Path("/proc/self")
 STANDARD_NAMES: Final = {
     "process_cpu_seconds_total": "gateway_process_cpu_seconds_total",
     "process_resident_memory_bytes": "gateway_process_resident_memory_bytes",
@@ -48,17 +48,17 @@ log = structlog.get_logger(__name__)
 class Admin:
     """Serves the admin port.
 
-    `listener`: the open listening socket. `board`: the shared pages with the metrics of all processes. `stopping`: True
-    after the first stop signal; /ready then returns 503.
+    `listener`: the open listening socket. `shared_pages`: the metrics of all processes. `stopping`: True after the first
+    stop signal; /ready then returns 503.
     """
 
-    def __init__(self, listener: socket.socket, board: SharedPages, workers: Workers, started_at: float) -> None:
+    def __init__(self, listener: socket.socket, shared_pages: SharedPages, workers: Workers, started_at: float) -> None:
         self.stopping = False
         self._listener = listener
-        self._board = board
+        self._shared_pages = shared_pages
         self._workers = workers
         self._started_at = started_at
-        self._metrics = Metrics(lambda *_: False, board.pages[-1])
+        self._metrics = Metrics(lambda *_: False, shared_pages.pages[-1])
         self._metrics.watch(process_samples)
         self._runner: web.AppRunner | None = None
 
@@ -68,7 +68,7 @@ class Admin:
         app.router.add_get("/health", self._health)
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._serve_metrics)
-        app.router.add_route("*", "/{path:.*}", _unknown)
+        app.router.add_route("*", "/{path:.*}", _no_such_page)
         logger = AdminServerLog(logging.getLogger(__name__))
         self._runner = web.AppRunner(app, access_log=None, logger=logger, handle_signals=False)
         await self._runner.setup()
@@ -80,8 +80,8 @@ class Admin:
 
     async def _health(self, _request: web.Request) -> web.Response:
         now = time.monotonic()
-        reported = [worker for worker in self._workers.living.values() if worker.report is not None]
-        if reported and all(now - worker.reported_at > DEAD_S for worker in reported):
+        reporting_workers = [worker for worker in self._workers.living.values() if worker.report is not None]
+        if reporting_workers and all(now - worker.reported_at > DEAD_S for worker in reporting_workers):
             return _response({"result": "not responding", "detail": f"no worker reported for {DEAD_S:g} s"}, 503)
         return _response({"result": "ok"})
 
@@ -98,11 +98,11 @@ class Admin:
 
     async def _serve_metrics(self, _request: web.Request) -> web.Response:
         self._metrics.publish()
-        numbers = total(self._board.pages)
-        numbers |= {key: [float(number)] for key, number in gateway_samples(self._started_at)}
-        numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last page is the parent's
-        numbers |= {(name,): numbers[own_name,] for name, own_name in STANDARD_NAMES.items() if (own_name,) in numbers}
-        text = await asyncio.to_thread(exposition, numbers)  # in a thread, because the text can be long
+        values = total(self._shared_pages.pages)
+        values |= {key: [float(value)] for key, value in gateway_samples(self._started_at)}
+        values["gateway_workers_wanted",] = [float(len(self._shared_pages.pages) - 1)]  # the last page is the parent's
+        values |= {(name,): values[own_name,] for name, own_name in STANDARD_NAMES.items() if (own_name,) in values}
+        text = await asyncio.to_thread(exposition, values)  # in a thread, because the text can be long
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()
         return response
@@ -131,7 +131,7 @@ def _response(body: Mapping[str, Any], status: int = 200, code: str | None = Non
     return web.json_response(dict(body), status=status, headers=headers)
 
 
-async def _unknown(_request: web.Request) -> web.Response:
+async def _no_such_page(_request: web.Request) -> web.Response:
     message = "No such page on the admin port. It has /health, /ready and /metrics."
     return _response({"error": {"code": "not_found", "message": message}}, 404, "not_found")
 
@@ -147,7 +147,7 @@ def process_samples() -> Iterator[Sample]:
     """Yield the metrics of this process that come from the operating system."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield ("gateway_process_cpu_seconds_total",), usage.ru_utime + usage.ru_stime
-    if PROCESS.exists():
-        yield ("gateway_process_resident_memory_bytes",), int((PROCESS / "statm").read_text().split()[1]) * PAGE_BYTES
+    if PROC_SELF.exists():
+        yield ("gateway_process_resident_memory_bytes",), int((PROC_SELF / "statm").read_text().split()[1]) * PAGE_BYTES
         yield ("gateway_process_max_fds",), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        yield ("gateway_process_open_fds",), len(os.listdir(PROCESS / "fd"))  # noqa: PTH208 (half the time of iterdir)
+        yield ("gateway_process_open_fds",), len(os.listdir(PROC_SELF / "fd"))  # noqa: PTH208 (half the time of iterdir)

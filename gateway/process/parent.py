@@ -61,8 +61,8 @@ def run(first_worker: SpawnedWorker, memory: SharedMemory, file: str, *, as_json
     logs.setup()
     harden()
     parent = Parent(first_worker, memory, file, as_json=as_json)
-    with asyncio.Runner() as running:
-        code = running.run(parent.run())
+    with asyncio.Runner() as asyncio_runner:
+        code = asyncio_runner.run(parent.run())
     if parent.killed_by is not None:
         signal.signal(parent.killed_by, signal.SIG_DFL)
         os.kill(os.getpid(), parent.killed_by)  # has no effect if this is process 1
@@ -89,7 +89,7 @@ class Parent:
         self._socket_stack = ExitStack()  # closes the sockets
         self._sockets: ListeningSockets | None = None
         self._admin: Any = None
-        self._count = 1
+        self._worker_count = 1
         self._announcement: Message = {}
         self._reported_fault: str | None = None
         self._tasks = set[asyncio.Task[None]]()
@@ -97,13 +97,13 @@ class Parent:
     async def run(self) -> int:
         """Run the parent and return the exit code."""
         loop = asyncio.get_running_loop()
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, self._stop_on_signal, number)
+        for signal_number in STOP_SIGNALS:
+            loop.add_signal_handler(signal_number, self._stop_on_signal, signal_number)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, *STOP_SIGNALS})
         try:
-            code = await self._all_ready()
+            code = await self._start_all_workers()
             if code is not None:
                 return await self._stop(code)
             collect_as_usual()
@@ -122,38 +122,38 @@ class Parent:
                 await self._admin.close()
             self._socket_stack.close()
 
-    def _spawn_worker(self, place: int) -> tuple[SpawnedWorker, int]:
-        started, self._first_worker = self._first_worker or start.spawn(self._memory.descriptors), None
-        is_accepted = place > 0 or self._announcement
+    def _spawn_worker(self, worker_number: int) -> tuple[SpawnedWorker, int]:
+        spawned_worker, self._first_worker = self._first_worker or start.spawn(self._memory.descriptors), None
+        is_accepted = worker_number > 0 or self._announcement
         message = {
             **self._start,
-            "place": place,
+            "place": worker_number,
             "configurations": self._memory.configurations,
-            "board": self._memory.board,
+            "board": self._memory.metrics_file,
             "start_from": self._reloads.generation % 2 if is_accepted else None,
         }
         with suppress(OSError):  # the worker has already ended; `reap` will notice this
-            send_now(started.sock, message)
-        return started, self._reloads.generation
+            send_now(spawned_worker.sock, message)
+        return spawned_worker, self._reloads.generation
 
-    async def _all_ready(self) -> int | None:
+    async def _start_all_workers(self) -> int | None:
         """Start the workers one after another, so that only the first prepares the store, and a fault is printed once.
 
         Return None when all workers are ready, or the exit code if a worker failed or a stop was requested.
         """
-        place = 0
-        while place < self._count:
-            worker = await self._workers.start(place)
+        worker_number = 0
+        while worker_number < self._worker_count:
+            worker = await self._workers.start(worker_number)
             self._workers.reap()  # the first worker might have ended before this process handled SIGCHLD
             await _first_of(worker.ready.wait(), worker.exited.wait(), self._stop_requested.wait())
             if self._stop_requested.is_set():
                 return 0
             if not worker.ready.is_set():
-                if worker.code and worker.code > 0:
-                    return worker.code  # the worker has printed the reason
-                log.error("worker_died", pid=worker.pid, exit=worker.code, effect="the gateway ends")
+                if worker.exit_code and worker.exit_code > 0:
+                    return worker.exit_code  # the worker has printed the reason
+                log.error("worker_died", pid=worker.pid, exit=worker.exit_code, effect="the gateway ends")
                 return 1
-            place += 1
+            worker_number += 1
         return None
 
     async def _supervise(self) -> int:
@@ -169,7 +169,7 @@ class Parent:
                     "workers_crash_looping", effect="the gateway ends", detail="workers die as soon as they start"
                 )
                 return await self._stop(1)
-            await self._workers.fill_places()
+            await self._workers.start_due_workers()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._workers.next_start_in_s):
                     await self._workers.changed.wait()
@@ -187,12 +187,12 @@ class Parent:
             await self._workers.changed.wait()
         if self.killed_by is not None:
             return 1
-        failed = any(worker.code not in ORDERLY_EXIT_CODES for worker in self._workers.pop_dead())
+        failed = any(worker.exit_code not in ORDERLY_EXIT_CODES for worker in self._workers.pop_dead())
         return code or (1 if failed else 0)
 
-    def _stop_on_signal(self, number: signal.Signals) -> None:
+    def _stop_on_signal(self, signal_number: signal.Signals) -> None:
         if self._stop_requested.is_set():
-            self.killed_by = number
+            self.killed_by = signal_number
             self._workers.signal(signal.SIGKILL)
         self._stop_requested.set()
         self._workers.changed.set()
@@ -231,22 +231,22 @@ class Parent:
             except StartRefused as refusal:
                 send_now(worker.sock, {"refused": str(refusal), "in_use": isinstance(refusal, PortInUse)})
                 return
-            self._count = message["workers"]
+            self._worker_count = message["workers"]
             if self._sockets.admin is not None:
                 self._start_task(self._open_admin(self._sockets.admin))
         public, admin, console = self._sockets
         metrics = None if admin is None else admin.getsockname()[:2]
         descriptors = [public.fileno(), *([] if console is None else [console.fileno()])]
         with suppress(OSError):
-            send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
+            send_now(worker.sock, {"metrics": metrics, "pages": self._worker_count + 1}, descriptors)
 
     async def _open_admin(self, listener: socket.socket) -> None:
         load_small_web()
         from gateway.observe.metrics_page import SharedPages
         from gateway.process.admin import Admin
 
-        board = SharedPages(self._count + 1, self._memory.board)
-        self._admin = Admin(listener, board, self._workers, time.time())
+        shared_pages = SharedPages(self._worker_count + 1, self._memory.metrics_file)
+        self._admin = Admin(listener, shared_pages, self._workers, time.time())
         self._admin.stopping = self._stop_requested.is_set()
         await self._admin.open()
 

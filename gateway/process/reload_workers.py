@@ -115,10 +115,10 @@ class Reloads:
         next_generation = self.generation
         if worker.generation == next_generation:
             return
-        has_taken_over = await self._request(worker, {"type": "take_over", "memory": next_generation % 2})
-        if has_taken_over:
+        is_applied = await self._request(worker, {"type": "take_over", "memory": next_generation % 2})
+        if is_applied:
             worker.generation = next_generation
-        elif worker.code is None:
+        elif worker.exit_code is None:
             log.error("worker_kept_old_configuration", pid=worker.pid, effect="it is replaced")
             worker.signal(signal.SIGTERM)
 
@@ -132,7 +132,7 @@ class Reloads:
         exit_wait = asyncio.ensure_future(worker.exited.wait())
         try:
             await asyncio.wait({response, exit_wait}, timeout=RESPONSE_S, return_when=asyncio.FIRST_COMPLETED)
-            if not response.done() and worker.code is None:
+            if not response.done() and worker.exit_code is None:
                 log.error("worker_silent", pid=worker.pid, effect="it is killed and replaced", waited_s=RESPONSE_S)
                 worker.signal(signal.SIGKILL)
             return response.result() if response.done() else None

@@ -8,17 +8,17 @@ class SharedMemory:
     """The shared files.
 
     `configurations`: two files with pickled configurations: the current configuration and the next one. Workers write
-    these files (`serving_worker.write_configuration`). The parent never reads them, because they contain secrets. `board`: a file
-    with the metrics of all processes.
+    these files (`serving_worker.write_configuration`). The parent never reads them, because they contain secrets.
+    `metrics_file`: a file with the metrics of all processes.
     """
 
     def __init__(self) -> None:
         self.configurations = (_open_unnamed_file("configuration-0"), _open_unnamed_file("configuration-1"))
-        self.board = _open_unnamed_file("metrics")
+        self.metrics_file = _open_unnamed_file("metrics")
 
     @property
     def descriptors(self) -> list[int]:
-        return [*self.configurations, self.board]
+        return [*self.configurations, self.metrics_file]
 
 
 def _open_unnamed_file(name: str) -> int:

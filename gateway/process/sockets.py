@@ -100,17 +100,17 @@ def inherited_sockets(stack: ExitStack) -> tuple[socket.socket | None, dict[str,
     refused. LISTEN_PID says for which process the sockets are. Raises StartRefused if a descriptor in LISTEN_FDS is not
     a listening TCP socket.
     """
-    meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
+    listen_pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
-    if meant_for != str(os.getpid()) or not count.isdecimal():
+    if listen_pid != str(os.getpid()) or not count.isdecimal():
         return None, {}
     public, named_sockets = None, dict[str, socket.socket]()
-    for number in range(int(count)):
-        name = names[number] if number < len(names) else ""
+    for index in range(int(count)):
+        name = names[index] if index < len(names) else ""
         if name in (ADMIN, CONSOLE):
-            named_sockets[name] = stack.enter_context(_socket(FIRST_FD + number))
+            named_sockets[name] = stack.enter_context(_passed_socket(FIRST_FD + index))
         elif public is None:
-            public = stack.enter_context(_socket(FIRST_FD + number))
+            public = stack.enter_context(_passed_socket(FIRST_FD + index))
         else:
             raise StartRefused(
                 f"LISTEN_FDS passes {count} sockets. Pass one public socket; name others '{ADMIN}' or '{CONSOLE}'."
@@ -131,8 +131,8 @@ def listen(host: str, port: int, key: str) -> socket.socket:
         reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
         other_step = ", and update server.public_url if it contains the port" if key == "server.port" else ""
         host_key = {"server.port": "server.host", "console.port": "console.host"}.get(key, "server.admin_host")
-        kind = PortInUse if fault.errno == errno.EADDRINUSE and key == "server.port" else StartRefused
-        raise kind(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{other_step}.") from fault
+        error_class = PortInUse if fault.errno == errno.EADDRINUSE and key == "server.port" else StartRefused
+        raise error_class(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{other_step}.") from fault
     sock.setblocking(False)
     return sock
 
@@ -153,15 +153,15 @@ class PassedSocket(socket.socket):
     """A listening socket that a supervisor has passed to this process and keeps open."""
 
 
-def _socket(descriptor: int) -> PassedSocket:
-    refusal = f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"
+def _passed_socket(descriptor: int) -> PassedSocket:
+    problem = f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"
     try:
         sock = PassedSocket(fileno=descriptor)
     except OSError as fault:
-        raise StartRefused(f"{refusal}: {fault.strerror}.") from fault
+        raise StartRefused(f"{problem}: {fault.strerror}.") from fault
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) or sock.family == socket.AF_UNIX:
         sock.close()
-        raise StartRefused(f"{refusal}: it is not a listening TCP socket.")
+        raise StartRefused(f"{problem}: it is not a listening TCP socket.")
     sock.set_inheritable(False)
     sock.setblocking(False)
     return sock

@@ -12,11 +12,8 @@ from typing import Final
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 ROOT: Final = Path(__file__).parents[2]
-WORKER_ARGUMENTS = (
-    "-P",
-    "-m",
-    "gateway.cli.worker",
-)  # the worker's Python gets these arguments, then the descriptor of its channel
+# The worker's Python gets these arguments, then the descriptor of its channel.
+WORKER_ARGUMENTS = ("-P", "-m", "gateway.cli.worker")
 
 
 @dataclass(slots=True)

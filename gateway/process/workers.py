@@ -16,9 +16,8 @@ from gateway.process.channel import Channel
 from gateway.process.handshake import Message
 from gateway.process.start import SpawnedWorker
 
-ORDERLY_EXIT_CODES: Final = frozenset(
-    {0, -signal.SIGTERM}
-)  # SIGTERM kills a worker that has just started and has no signal handler yet
+# SIGTERM kills a worker that has just started and has no signal handler yet
+ORDERLY_EXIT_CODES: Final = frozenset({0, -signal.SIGTERM})
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 30.0
@@ -31,19 +30,23 @@ log = structlog.get_logger(__name__)
 class WorkerProcess:
     """A worker process.
 
-    `place`: number of the worker, from 0; a replacement has the same number. `generation`: number of its configuration.
-    `began`: when the worker was started. `report`: its last report, or None. `reported_at`: when the parent received
-    the last report. All times are monotonic seconds.
+    - `worker_number`: number of the worker, from 0; a replacement has the same number
+    - `generation`: number of its configuration
+    - `began`: when the worker was started
+    - `report`: its last report, or None
+    - `reported_at`: when the parent received the last report
+
+    All times are monotonic seconds.
     """
 
-    place: int
+    worker_number: int
     pid: int
     sock: socket.socket
     generation: int
     began: float
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
-    code: int | None = None
+    exit_code: int | None = None
     report: Mapping[str, Any] | None = None
     reported_at: float = 0.0
     channel: Channel = field(init=False)
@@ -51,10 +54,10 @@ class WorkerProcess:
     def send(self, message: Mapping[str, Any]) -> None:
         self.channel.send(message)
 
-    def signal(self, number: signal.Signals) -> None:
-        if self.code is None:
+    def signal(self, signal_number: signal.Signals) -> None:
+        if self.exit_code is None:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+                os.kill(self.pid, signal_number)
 
 
 def pause_after(short_lives: int) -> float:
@@ -68,7 +71,8 @@ def pause_after(short_lives: int) -> float:
 class Workers:
     """The workers of the gateway.
 
-    `spawn_worker`: starts a process for a place, and returns the process and the generation of its configuration.
+    `spawn_worker`: starts a process for the worker with a number; returns the process and the generation of its
+    configuration.
     `handle_message`: called with each message of a worker.
     """
 
@@ -80,18 +84,20 @@ class Workers:
         self._spawn_worker = spawn_worker
         self._handle_message = handle_message
         self.living: dict[int, WorkerProcess] = {}  # by process id
-        self._vacant_places: dict[int, float] = {}  # place: when to start a worker there, in monotonic seconds
+        self._start_times: dict[
+            int, float
+        ] = {}  # by worker number: when to start the replacement, in monotonic seconds
         self._short_lives = 0
         self._dead_workers: list[WorkerProcess] = []
         self.changed = asyncio.Event()  # set when a worker has died or a stop is requested
 
-    async def start(self, place: int) -> WorkerProcess:
-        """Start a worker at `place`. Raises OSError."""
-        started, generation = self._spawn_worker(place)
-        worker = WorkerProcess(place, started.pid, started.sock, generation, time.monotonic())
+    async def start(self, worker_number: int) -> WorkerProcess:
+        """Start the worker with this number. Raises OSError."""
+        spawned_worker, generation = self._spawn_worker(worker_number)
+        worker = WorkerProcess(worker_number, spawned_worker.pid, spawned_worker.sock, generation, time.monotonic())
         self.living[worker.pid] = worker
         worker.channel = Channel(lambda message: self._handle_message(worker, message), lambda: None)
-        await worker.channel.open(started.sock)
+        await worker.channel.open(spawned_worker.sock)
         return worker
 
     @property
@@ -112,7 +118,7 @@ class Workers:
                 return
             worker = self.living.pop(pid, None)
             if worker is not None:
-                worker.code = os.waitstatus_to_exitcode(status)
+                worker.exit_code = os.waitstatus_to_exitcode(status)
                 worker.exited.set()
                 self._dead_workers.append(worker)
                 self.changed.set()
@@ -131,28 +137,30 @@ class Workers:
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = pause_after(self._short_lives)
-        self._vacant_places[worker.place] = time.monotonic() + pause_s
-        log.error("worker_died", pid=worker.pid, exit=worker.code, lived_s=round(lived_s, 1), replaced_in_s=pause_s)
+        self._start_times[worker.worker_number] = time.monotonic() + pause_s
+        log.error(
+            "worker_died", pid=worker.pid, exit=worker.exit_code, lived_s=round(lived_s, 1), replaced_in_s=pause_s
+        )
 
     @property
     def next_start_in_s(self) -> float | None:
-        """Return the seconds until the next worker starts; None if no place is vacant."""
-        return max(0.0, min(self._vacant_places.values()) - time.monotonic()) if self._vacant_places else None
+        """Return the seconds until the next worker starts; None if no worker must be replaced."""
+        return max(0.0, min(self._start_times.values()) - time.monotonic()) if self._start_times else None
 
-    async def fill_places(self) -> None:
+    async def start_due_workers(self) -> None:
         now = time.monotonic()
-        for place in [place for place, due_at in self._vacant_places.items() if due_at <= now]:
+        for worker_number in [worker_number for worker_number, due_at in self._start_times.items() if due_at <= now]:
             try:
-                await self.start(place)
+                await self.start(worker_number)
             except OSError as fault:  # no process, descriptor or memory is free now
-                self._vacant_places[place] = now + MAX_PAUSE_S
+                self._start_times[worker_number] = now + MAX_PAUSE_S
                 log.error("worker_not_started", detail=str(fault), again_in_s=MAX_PAUSE_S)
             else:
-                del self._vacant_places[place]
+                del self._start_times[worker_number]
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, signal_number: signal.Signals) -> None:
         for worker in list(self.living.values()):
-            worker.signal(number)
+            worker.signal(signal_number)
 
     @property
     def ready(self) -> list[WorkerProcess]:
