@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import RowId, as_json, config_file, environment
+from gateway.cli.options import RowId, as_json, config_file, environment, parse_moment
 from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.terminal import one_line
 from gateway.text import counted
@@ -70,13 +70,10 @@ def incident(
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
         from gateway.console.incident_report import MAX_KEYS, incident_subject, report, revoke_all
-        from gateway.timestamps import parse_time_or_age
 
         now = clock.now()
-        moments = {name: parse_time_or_age(text, now) for name, text in (("since", since), ("until", until)) if text}
-        for name, moment in moments.items():
-            if moment is None:
-                raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
+        times = (("since", since), ("until", until))
+        moments = {name: parse_moment(f"--{name}", text, now) for name, text in times if text}
         subject = incident_subject(
             select_environment(runtime, environment),
             integration_id=integration,

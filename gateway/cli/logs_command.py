@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import RowId, as_json, config_file, environment
+from gateway.cli.options import RowId, as_json, config_file, environment, parse_moment
 from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.terminal import one_line
 from gateway.records.filters import single_or_any_set
@@ -87,16 +87,14 @@ async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[s
     from gateway import clock
     from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
     from gateway.records.operation import OperationFilter, status_range
-    from gateway.timestamps import parse_time_or_age
 
     now = clock.now()
-    moments = {name: parse_time_or_age(options[name], now) for name in ("since", "until") if options[name]}
-    for name, moment in moments.items():
-        if moment is None:
-            raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
+    moments = {name: parse_moment(f"--{name}", options[name], now) for name in ("since", "until") if options[name]}
     status = status_range(options["status"]) if options["status"] else None
     if options["status"] and status is None:
-        raise click.UsageError("--status takes a status such as 404, or a class such as 4xx.")
+        raise click.UsageError(
+            f"--status takes a status such as 404, or a class such as 4xx, not {options['status']!r}."
+        )
     filters = OperationFilter(
         environment,
         since=moments.get("since"),

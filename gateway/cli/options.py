@@ -2,7 +2,7 @@
 
 import re
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from gateway import resources
 from gateway.text import MAX_ID_DIGITS, whole_number
-from gateway.timestamps import UNITS
+from gateway.timestamps import UNITS, parse_time_or_age
 
 DEMO: Final = Path(".gateway", "gateway.yaml")
 _SPAN: Final = re.compile(r"([0-9]{1,6})([smhd])")
@@ -29,6 +29,17 @@ class Span(click.ParamType[timedelta]):
         if match is None:
             self.fail(f"{value!r} is not a time span; write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
         return timedelta(**{UNITS[match[2]]: int(match[1])})
+
+
+def parse_moment(option: str, text: str, now: datetime) -> datetime:
+    """Return the time that a span before `now`, such as ``2h``, or a date means. Raises UsageError.
+
+    `option`: the option's name for the error message, such as ``--since``.
+    """
+    moment = parse_time_or_age(text, now)
+    if moment is None:
+        raise click.UsageError(f"{option} takes a span such as 30m, 2h or 3d, or a date in ISO 8601, not {text!r}.")
+    return moment
 
 
 class RowId(click.ParamType[int]):

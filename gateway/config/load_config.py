@@ -35,13 +35,16 @@ from gateway.text import did_you_mean
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
-# For these types of faults, the message shows a value that looks like a number, with or without a unit. Other texts are
+# For these types of faults, the message shows a value that looks like a number, with or without a unit, or that is a word
+# of at most 8 letters. At the places in _NETWORKS, it shows a value that looks like a network or a host. Other texts are
 # never shown, because they could be misplaced secrets.
 _FAULTS_WITH_VALUE: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
 MAX_SHOWN_CHARS: Final = 24
 _UNKNOWN_KEY: Final = ("is not a known key", "is not known here")
-_SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}")
+_SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}|[A-Za-z]{1,8}")
+_NETWORKS: Final = (("egress", "allow"), ("console", "identity_headers", "trusted_proxies"))
+_SHOWN_NETWORK_PART: Final = re.compile(r"[0-9A-Fa-f]{0,5}|[a-z-]{0,15}")
 
 
 def read_shape(
@@ -77,8 +80,11 @@ def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place,
     if error["loc"][-1:] == ("[key]",):
         return place, Finding(place, _bad_name(place))
     message = pydantic_message(error, "yaml")
-    if place not in references and _FAULTS_WITH_VALUE.match(error["type"]) and not is_secret(place[-1]):
-        message += _unit(error["type"], place[-1]) + _shown_value(error["input"])
+    if place not in references and not is_secret(place[-1]):
+        if _FAULTS_WITH_VALUE.match(error["type"]):
+            message += _unit(error["type"], place[-1]) + _shown_value(error["input"])
+        elif error["type"] == "value_error" and place[:-1] in _NETWORKS:
+            message += _shown_network(str(error["input"]))
     return place, Finding(place, message)
 
 
@@ -91,8 +97,16 @@ def _shown_value(value: object) -> str:
     """Return the end of a message, such as ``, not '10s'``. Return an empty text if `value` must not be shown."""
     if isinstance(value, int) and abs(value) >= 10**MAX_SHOWN_CHARS:  # `repr` raises ValueError above 4,300 digits
         return ""
+    if isinstance(value, list | dict):
+        return ", not a list" if isinstance(value, list) else ", not a mapping"
     is_shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
     return f", not {value!r}" if is_shown and len(repr(value)) <= MAX_SHOWN_CHARS else ""
+
+
+def _shown_network(text: str) -> str:
+    """Return the end of a message, such as ``, not '10.0.0.300'``, or an empty text if `text` must not be shown."""
+    is_shown = len(text) <= 64 and all(map(_SHOWN_NETWORK_PART.fullmatch, re.split(r"[.:/\[\]]", text)))
+    return f", not {text!r}" if is_shown else ""
 
 
 def _bad_name(place: Place) -> str:

@@ -160,7 +160,7 @@ def network(text: str) -> AllowedNetwork:
     if port and not match["open"] and "/" not in network_text and ":" in network_text:
         raise ValueError("has an ambiguous port; write [address]:port or address/128:port")
     if port and not 1 <= int(port) <= 65535:
-        raise ValueError("has a port outside 1 to 65535")
+        raise ValueError("must have a port from 1 to 65535")
     return AllowedNetwork(_network(network_text), int(port) if port else None)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gateway.cli.options import RowId
+from gateway.cli.options import RowId, parse_moment
 from gateway.records.audit import AuditAction
 
 if TYPE_CHECKING:
@@ -76,11 +76,5 @@ def parse_time(text: str | None, option: str) -> datetime | None:
     `option`: the option's name for the error message. Raises UsageError.
     """
     from gateway import clock
-    from gateway.timestamps import parse_time_or_age
 
-    if text is None:
-        return None
-    time = parse_time_or_age(text, clock.now())
-    if time is None:
-        raise click.UsageError(f"--{option} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-    return time
+    return None if text is None else parse_moment(f"--{option}", text, clock.now())

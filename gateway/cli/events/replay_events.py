@@ -2,16 +2,14 @@
 
 import json
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.options import as_json, config_file, environment, parse_moment
 from gateway.cli.run_command import run, select_environment
 from gateway.text import counted
-from gateway.timestamps import parse_time_or_age
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
@@ -49,7 +47,7 @@ def replay(
             environment=select_environment(runtime, environment),
             state=DeliveryState.DEAD if dead else None,
             message_ids=message_ids,
-            since=_moment(since, now) if since else None,
+            since=parse_moment("--since", since, now) if since else None,
         )
         queued = await runtime.store.event_log.replay(filters, now)
         nothing_queued = bool(message_ids) and not queued
@@ -65,11 +63,3 @@ def replay(
         return 1 if nothing_queued else 0
 
     run(file, work, as_json=as_json, needs_integrations=False)
-
-
-def _moment(text: str, now: datetime) -> datetime:
-    """Return the time that a span such as ``2h`` or a date means. Raises UsageError."""
-    moment = parse_time_or_age(text, now)
-    if moment is None:
-        raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-    return moment

@@ -84,11 +84,12 @@ async def test_output_says_how_to_see_further_entries(with_records: ConfigFile) 
     assert [item["request_id"] for item in json.loads(rest.stdout)["data"]] == ["r1"]
 
 
-@pytest.mark.parametrize("filter_option", [("--status", "abc"), ("--since", "yesterday")])
+@pytest.mark.parametrize("filter_option", [("--status", "abc"), ("--since", "yesterday"), ("--until", "soon")])
 async def test_error_names_wrong_filters(with_records: ConfigFile, filter_option: tuple[str, str]) -> None:
     refused = await logs(with_records, *filter_option)
     assert refused.exit_code == 2
     assert filter_option[0] in refused.stderr
+    assert f"not '{filter_option[1]}'." in refused.stderr
 
 
 async def test_new_entries_are_followed_until_ctrl_c(running: RunningGateway, with_records: ConfigFile) -> None:

@@ -30,7 +30,7 @@ async def test_filters_select_records_and_a_wrong_filter_is_reported(with_record
         assert [load["action"] for load in json.loads(done.out)] == actions, words
     for words, fault in (
         (("--end-user", "anna"), "needs --environment"),
-        (("--since", "soon"), "--since takes a span"),
+        (("--since", "soon"), "--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601, not 'soon'."),
         (("--action", "nothing"), "Invalid value for '--action'"),
     ):
         refused = await audit(with_records, "show", *words)
