@@ -184,7 +184,7 @@ def _cells(stored: "StoredOperation") -> Sequence[str]:
     detail = operation.detail or {}
     target = operation.path or detail.get("what", "") or operation.host
     status = f"{operation.status or ''}{' dry run' if detail.get('dry_run') else ''}"
-    return (
+    cells = (
         time_text,
         operation.kind,
         subject,
@@ -193,6 +193,7 @@ def _cells(stored: "StoredOperation") -> Sequence[str]:
         target,
         status,
         ms,
-        operation.error_code or "",
+        operation.error_code,
         operation.request_id,
     )
+    return [cell or "-" for cell in cells]  # with an empty cell, the row would look shifted

@@ -52,9 +52,16 @@ def list_providers(
     if as_json:
         print(json.dumps({"data": providers}, indent=2))
         return
-    if not providers and search:
-        advice = ". Search with other words, or write your own entry (docs/catalog.md)."
-        print(f"gateway: no provider matches '{search}'{catalog.suggestion(search) or advice}", file=sys.stderr)
+    if not providers:
+        if search:
+            advice = ". Search with other words, or write your own entry (docs/catalog.md)."
+            fault = f"no provider matches '{search}'{catalog.suggestion(search) or advice}"
+        elif category and auth_mode:
+            fault = "no provider has this category and this auth mode. Leave out one of the options."
+        else:
+            fault = f"no provider has the auth mode {auth_mode}. Write your own entry (docs/catalog.md)."
+        print(f"gateway: {fault}", file=sys.stderr)
+        return
     columns = ("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES")
     _print_table(
         columns,

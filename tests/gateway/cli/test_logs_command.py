@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from gateway import clock
 from gateway.cli import logs_command, main
+from gateway.cli.logs_command import COLUMNS
 from gateway.records.operation import Operation, OperationFilter, OperationPage
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
@@ -51,6 +52,16 @@ async def test_rows_are_printed_newest_first(with_records: ConfigFile) -> None:
         ["call", "tracker/c2"],
         ["call", "tracker/c1"],
     ]
+
+
+async def test_every_column_of_a_row_has_a_value(running: RunningGateway, with_records: ConfigFile) -> None:
+    delivery = operation(4, kind="delivery", method="", path="", detail={"what": "connection.created"})
+    environment_event = delivery._replace(integration_id="", connection_id="", request_id="")
+    await running.runtime.store.call_log.add_many([delivery, environment_event])
+    head, *lines = (await logs(with_records)).stdout.splitlines()
+    columns = len(COLUMNS) + 1  # the time has a space
+    assert [len(line.split()) for line in lines] == [columns] * 5
+    assert lines[0].split()[2:] == ["delivery", "-", "-", "-", "connection.created", "200", "0", "-", "-"]
 
 
 async def test_a_dry_run_is_marked_as_such(running: RunningGateway, with_records: ConfigFile) -> None:

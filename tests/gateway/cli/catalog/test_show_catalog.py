@@ -53,9 +53,15 @@ def test_list_with_an_unknown_filter_value_is_wrong_usage(option: str, value: st
 
 def test_list_without_a_match_says_what_to_do() -> None:
     result = catalog("list", "hubspott")
-    assert (result.exit_code, result.stderr) == (
+    assert (result.exit_code, result.stdout, result.stderr) == (
         0,
+        "",
         "gateway: no provider matches 'hubspott'; did you mean 'hubspot'?\n",
+    )
+    result = catalog("list", "--category", "crm", "--auth-mode", "OAUTH1")
+    assert (result.stdout, result.stderr) == (
+        "",
+        "gateway: no provider has this category and this auth mode. Leave out one of the options.\n",
     )
     result = catalog("list", "zzzzzz", "--category", "crm")
     assert result.stderr == (
