@@ -49,7 +49,10 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
             try:
                 snapshots[text] = freezer.snapshot(text)
             except ValueError as fault:
-                issues.append(Issue("custom", f"'{text[:128]}' {fault}.", ("limits", "rules", str(number))))
+                message = joined_issues(
+                    [Issue("custom", f"'{text[:128]}' {fault}")]
+                )  # with a full stop, unless it asks
+                issues.append(Issue("custom", message, ("limits", "rules", str(number))))
     if issues:
         raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
     return replace(limits, operations=snapshots)
@@ -109,7 +112,7 @@ class _Freezer:
                 did_you_mean(name, self._catalog.providers)
                 or "; it is the name in the catalog, not that of an integration"
             )
-            raise ValueError(f"names the provider '{name}', which the catalog does not have{hint}".removesuffix("?"))
+            raise ValueError(f"names the provider '{name}', which the catalog does not have{hint}")
         try:
             operations = self._catalog.operations(provider.name)
         except UnreadableFile as fault:
@@ -137,9 +140,7 @@ def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation
     for word in (word for term in terms for word in term):
         if word not in (*RISKS, STARTER) and word not in by_id:
             hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM_HINT}"
-            raise ValueError(
-                f"names '{word[:64]}', which is not an operation of {operations.provider}{hint}".removesuffix("?")
-            )
+            raise ValueError(f"names '{word[:64]}', which is not an operation of {operations.provider}{hint}")
         if word in by_id and by_id[word].origin:
             raise ValueError(
                 f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"

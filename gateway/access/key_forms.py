@@ -215,9 +215,11 @@ def _has_one_connection(limits: KeyLimits) -> bool:
 
 # ── Warnings about valid rules that are probably mistakes. A provider may use other methods than the registered ones.
 
-# Matches placeholders of API documentation: {id}, <id>, :id. A rule with a placeholder is valid, because a path can
-# contain these characters.
-_PLACEHOLDER: Final = re.compile(r"\$?\{[^{}/]*\}|<[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)")
+# Matches placeholders of API documentation: {id}, <id>, :id, also if one of the brackets is missing. A rule with a
+# placeholder is valid, because a path can contain these characters.
+_PLACEHOLDER: Final = re.compile(
+    r"\$?\{[^{}/]*(?:\}|(?=/|$))|<[^<>/]*(?:>|(?=/|$))|[^{}/]*\}|[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)"
+)
 _USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
 # The other registered methods: https://www.iana.org/assignments/http-methods
 _OTHER_METHODS: Final = (

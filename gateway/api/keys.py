@@ -10,9 +10,10 @@ from aiohttp import web
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
+from gateway.access.caller import UNLIMITED
 from gateway.access.freeze_operations import base_path
-from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
 from gateway.access.key_forms import (
+    MAX_COMPARED,
     MAX_RULES,
     OVERLAP,
     RequestedKey,
@@ -21,19 +22,21 @@ from gateway.access.key_forms import (
     name_warnings,
     rule_warnings,
 )
+from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
 from gateway.access.key_policy import Policy
 from gateway.access.scopes import LIST_INTEGRATIONS
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, read_json, read_query, require_empty_body, wrong_query
 from gateway.api.shapes import MAX_NAMES
 from gateway.catalog.load_catalog import Catalog
-from gateway.errors import InvalidRequest, Issue
+from gateway.errors import GatewayError, InvalidRequest, Issue
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.access import KeyKind, KeyLimits, MintedKey
+from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
+from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
-from gateway.runtime import RUNTIME, generation_of
+from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.secret import Secret
 from gateway.text import whole_number
 from gateway.timestamps import iso
@@ -185,6 +188,33 @@ def key_warnings(requested: RequestedKey, environment: str, generation: Generati
             MAX_WARNINGS,
         )
     )
+
+
+async def operator_warnings(requested: RequestedKey, environment: str, runtime: Runtime) -> list[str]:
+    """Return the warnings of `key_warnings`, and one for each connection in the limits that does not exist.
+
+    For operators only: a key that mints another key must not learn which connections exist.
+    """
+    generation = runtime.generation
+    integrations = [integration.integration_id for integration in generation.integrations.list_in(environment)]
+    refs: dict[str, list[ConnectionRef]] = {}
+    for text in requested.limits.connections[:MAX_WARNINGS]:
+        integration_id, _, connection_id = text.partition("/")
+        ids = integrations if integration_id == ANY_INTEGRATION else [integration_id]
+        if set(ids) <= set(integrations) and len(ids) <= MAX_COMPARED and connection_id != "*":
+            refs[text] = [ConnectionRef(environment, known_id, connection_id) for known_id in ids]
+    warnings = key_warnings(requested, environment, generation, UNLIMITED)
+    try:
+        marks = await runtime.store.connections.marks([ref for some_refs in refs.values() for ref in some_refs])
+    except GatewayError:  # the key is already stored, and must be shown
+        return warnings
+    missing = (
+        f"there is no connection '{text[:64]}' in environment '{environment}'. The key cannot use it until it exists; "
+        "`gateway connections list` shows the connections"
+        for text, some_refs in refs.items()
+        if not any(ref in marks for ref in some_refs)
+    )
+    return [*warnings, *missing][:MAX_WARNINGS]
 
 
 def _base_path(integrations: Mapping[str, Integration], catalog: Catalog, integration_id: str) -> str | None:

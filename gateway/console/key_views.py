@@ -9,9 +9,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.access.caller import UNLIMITED, Access, Caller
+from gateway.access.caller import Access, Caller
 from gateway.access.key_policy import Breach, Policy, SentRequest
-from gateway.api.keys import NewKeyBody, key_json, key_warnings, requested_key, secret_json
+from gateway.api.keys import NewKeyBody, key_json, operator_warnings, requested_key, secret_json
 from gateway.api.request_body import validated
 from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
@@ -177,7 +177,7 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": secret_object.get("base_url", secret_object["secret"]),
         "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
-        "details": key_warnings(requested, environment, generation, UNLIMITED),
+        "details": await operator_warnings(requested, environment, runtime),
         "back": console_path(request, environment, "key", id=str(key.id)),
     }
     return View("outcome.html", data, "keys")

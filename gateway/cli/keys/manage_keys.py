@@ -112,13 +112,12 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
     """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.access.caller import UNLIMITED
-        from gateway.api.keys import key_warnings
+        from gateway.api.keys import operator_warnings
 
         env = select_environment(runtime, environment)
         requested = _requested_key(options)
         text, key = await runtime.issuer.create(requested, env, "gateway keys create")
-        warnings = key_warnings(requested, env, runtime.generation, UNLIMITED)
+        warnings = await operator_warnings(requested, env, runtime)
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)
         except OSError as fault:

@@ -39,10 +39,10 @@ def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None
     [
         ("operations jira", "is not a valid rule for operations: write 'operations PROVIDER WHAT'"),
         ("operations jira read write", "is not a valid rule for operations"),
-        ("operations jirra read", "names the provider 'jirra', which the catalog does not have; did you mean 'jira'"),
+        ("operations jirra read", "names the provider 'jirra', which the catalog does not have; did you mean 'jira'?"),
         ("operations workday read", "without operations in the catalog; write rules with methods and paths instead"),
         ("operations linear read", "names a GraphQL API"),
-        ("operations jira get_isue", "names 'get_isue', which is not an operation of jira; did you mean 'get_issue'"),
+        ("operations jira get_isue", "names 'get_isue', which is not an operation of jira; did you mean 'get_issue'?"),
         ("operations jira get_issue+write", "matches no operation of jira"),
         ("operations jira " + "read," * 200, "is longer than 512 characters"),
     ],

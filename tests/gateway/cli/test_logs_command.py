@@ -58,7 +58,7 @@ async def test_every_column_of_a_row_has_a_value(running: RunningGateway, with_r
     delivery = operation(4, kind="delivery", method="", path="", detail={"what": "connection.created"})
     environment_event = delivery._replace(integration_id="", connection_id="", request_id="")
     await running.runtime.store.call_log.add_many([delivery, environment_event])
-    head, *lines = (await logs(with_records)).stdout.splitlines()
+    _, *lines = (await logs(with_records)).stdout.splitlines()
     columns = len(COLUMNS) + 1  # the time has a space
     assert [len(line.split()) for line in lines] == [columns] * 5
     assert lines[0].split()[2:] == ["delivery", "-", "-", "-", "connection.created", "200", "0", "-", "-"]

@@ -99,7 +99,25 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
     assert "environment 'dev' has no integration 'opnai'; did you mean 'openai'?" in result.stderr
     assert result.stderr.count("warning") == 1
     assert "its integrations: openai" in printed_json(file, "create", "other", "--integration", "jira")["warnings"][0]
-    assert "warnings" not in printed_json(file, "create", "third", "--connection", "*/u1")
+
+
+def test_a_connection_that_is_not_there_is_reported(file: Path) -> None:
+    result = keys(file, "create", "agent", "--connection", "openai/u1", "--connection", "*/u1")
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if "warning" in line] == [
+        f"gateway: warning: there is no connection '{limit}' in environment 'dev'. The key cannot use it until it exists; "
+        "`gateway connections list` shows the connections"
+        for limit in ("openai/u1", "*/u1")
+    ]
+    source = file.with_name("source.jsonl")
+    connection = {
+        "provider_config_key": "openai",
+        "connection_id": "u1",
+        "credentials": {"type": "API_KEY", "apiKey": "k"},
+    }
+    source.write_text(json.dumps(connection))
+    assert CliRunner().invoke(main, ["connections", "import", str(source), "-c", str(file)]).exit_code == 0
+    assert "warnings" not in printed_json(file, "create", "third", "--connection", "openai/u1", "--connection", "*/u1")
 
 
 @pytest.fixture
@@ -128,7 +146,7 @@ def test_a_rule_that_is_not_below_the_base_url_is_made_with_a_warning(shop_file:
     for option, limit in (("--connection", "shop/u1"), ("--integration", "shop")):
         result = keys(shop_file, "create", limit, option, limit, "--allow", rule)
         assert result.exit_code == 0
-        (warning,) = (line for line in result.stderr.splitlines() if "warning" in line)
+        (warning,) = (line for line in result.stderr.splitlines() if "warning: rule" in line)
         assert warning == (
             f"gateway: warning: rule '{rule}' allows no call below the base URL of integration 'shop', which has the path "
             f"'/v1'. A rule includes this path: '{written}'"
@@ -137,7 +155,7 @@ def test_a_rule_that_is_not_below_the_base_url_is_made_with_a_warning(shop_file:
 
 @pytest.mark.parametrize("rule", ["GET /v1/x", "GET /v1/*", "GET /*/x", "GET /**", "GET /v*/x", "* /v1/**"])
 def test_a_rule_that_may_be_below_the_base_url_has_no_warning(shop_file: Path, rule: str) -> None:
-    assert "warning" not in keys(shop_file, "create", "agent", "--connection", "shop/u1", "--allow", rule).stderr
+    assert "warning: rule" not in keys(shop_file, "create", "agent", "--connection", "shop/u1", "--allow", rule).stderr
 
 
 @pytest.mark.parametrize("limit", ["--connection=*/u1", "--connection=wide/u1", "--connection=mcp/u1", "--rate=9"])
@@ -145,13 +163,17 @@ def test_no_rule_is_compared_with_the_base_url_if_calls_may_use_another(shop_fil
     """Any integration may be used, the integration may send to other origins, or its base URL is a setting."""
     result = keys(shop_file, "create", "agent", limit, "--allow", "GET /items")
     assert result.exit_code == 0
-    assert "warning" not in result.stderr
+    assert "warning: rule" not in result.stderr
 
 
 @pytest.mark.parametrize(
     ("rule", "expected_text"),
     [
         ("GET /ex/{cloudId}/issue/{key}", "the characters '{cloudId}'. For any value, write *: 'GET /ex/*/issue/*'"),
+        ("GET /items/{id", "the characters '{id'. For any value, write *: 'GET /items/*'"),
+        ("GET /items/{id/notes", "write *: 'GET /items/*/notes'"),
+        ("GET /items/id}/notes", "write *: 'GET /items/*/notes'"),
+        ("GET /items/<id", "write *: 'GET /items/*'"),
         ("GET /items/<id>", "write *: 'GET /items/*'"),
         ("GET /items/:id/notes", "write *: 'GET /items/*/notes'"),
         ("POST /${site}/graphql with query issues", "write *: 'POST /*/graphql with query issues'"),
