@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.access.caller import Caller, RateState
 from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import OpenedConnection
+from gateway.errors import GatewayError
 from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
 from gateway.records import trace
@@ -35,6 +36,8 @@ RATE_STATE = web.RequestKey("rate_state", RateState)  # set by rate_limit; absen
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # set by session_token
 PROXY_OPTIONS = web.RequestKey("proxy_options", ProxyOptions)  # set by connection
 CONNECTION = web.RequestKey("connection", OpenedConnection)  # set by connection
+# Set by connection if the credential cannot be used: the error that key_rules raises if the key's rules allow the request.
+UNUSABLE = web.RequestKey("unusable", GatewayError)
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # set by upstream; credentials adds the credential to it
 PAGING = web.RequestKey("paging", Paging)  # set by paginate; absent if the caller wants a single response, unchanged
 SHAPE = web.RequestKey("shape", ResponseShape)  # set by shape; absent if the caller wants the whole response

@@ -23,12 +23,14 @@ from gateway.access.refusals import (
 from gateway.access.scopes import EVERYTHING
 from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import OpenedConnection
+from gateway.errors import GatewayError
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import requested_upgrade
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import (
     CALLER,
+    CAPABILITY,
     CONNECTION,
     DECODER,
     LISTED_TOOLS,
@@ -38,6 +40,7 @@ from gateway.middleware.facts import (
     READ_BODY,
     RULE,
     TOOL,
+    UNUSABLE,
     UPSTREAM,
     handover_of,
 )
@@ -45,7 +48,7 @@ from gateway.middleware.request_message import read_limited_body
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import UpstreamRequest
-from gateway.runtime import Runtime
+from gateway.runtime import RUNTIME, Runtime
 
 # ── Scopes: each handler declares the scope that the key needs; without a declaration, the key needs every scope.
 
@@ -125,6 +128,13 @@ async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> No
         raise no_connection_error(ref.integration_id, ref.connection_id)
 
 
+async def with_remedy(request: web.Request, fault: GatewayError, ref: ConnectionRef) -> GatewayError:
+    """Return the fault of a missing or unusable connection, with the next step for this caller."""
+    caller, pollable = request[CALLER], CAPABILITY not in request
+    links = request.app[RUNTIME].links
+    return await links.with_remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable)
+
+
 # ── The key's rate limit: a call is counted before any other work for the call (docs/compatibility.md#rate-limits).
 
 
@@ -186,7 +196,8 @@ _TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at
 async def key_rules(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check the key's rules, and count the call in the key's budget.
 
-    A dry run is not counted. Raises Forbidden if a rule forbids the request, or if the budget is used up.
+    A dry run is not counted. Raises Forbidden if a rule forbids the request, or if the budget is used up, and
+    ReconnectNeeded if the rules allow the request but its connection cannot be used.
     """
     caller = request[CALLER]
     if caller.access is not None:
@@ -196,6 +207,8 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
             rule = await _decide_by_body(request, caller, request[UPSTREAM])
         if rule:
             request[RULE] = rule
+        if (fault := request.get(UNUSABLE)) is not None:
+            raise await with_remedy(request, fault, request[CONNECTION].connection.ref) from fault
         if caller.access.meter is not None and not request[PROXY_OPTIONS].dry_run and handover_of(request) is None:
             await caller.access.meter.count_against_budget()
     return await handler(request)

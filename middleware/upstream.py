@@ -20,14 +20,23 @@ from gateway.http import headers, proxy_options, url
 from gateway.http.headers import Fields, from_wire, normalized_name
 from gateway.http.request_head import ALLOW, FORBIDDEN_METHODS
 from gateway.http.url import with_query
-from gateway.middleware.facts import CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, PROXY_OPTIONS, TIMING, UPSTREAM
-from gateway.middleware.key_limits import check_reach, check_tags
+from gateway.middleware.facts import (
+    CALLER,
+    CAPABILITY,
+    CONNECTION,
+    ENVIRONMENT,
+    PROXY_OPTIONS,
+    TIMING,
+    UNUSABLE,
+    UPSTREAM,
+)
+from gateway.middleware.key_limits import check_reach, check_tags, with_remedy
 from gateway.origin import ParsedUrl, covers
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, TraceHeaders
-from gateway.records.proxied_call import PROXY_PATH, CallTiming, UpstreamRequest
+from gateway.records.proxied_call import PROXY_PATH, UpstreamRequest
 from gateway.records.trace import TRACE_FIELDS
-from gateway.runtime import RUNTIME, Runtime, generation_of
+from gateway.runtime import RUNTIME, generation_of
 
 # ── Two headers or the capability URL name the connection.
 
@@ -36,7 +45,9 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Find the connection that the request names, and set PROXY_OPTIONS and CONNECTION.
 
-    Raises InvalidRequest for invalid and mistyped headers, and the errors of `ConnectionCache.open_connection`.
+    Raises InvalidRequest for invalid and mistyped headers, and the errors of `ConnectionCache.open_connection`. If the
+    end user must authorize again and the key has rules, sets UNUSABLE instead of raising ReconnectNeeded: a request
+    that the rules forbid gets their refusal.
 
     A connection that is in memory and fresh is returned without yielding to the event loop.
     """
@@ -49,24 +60,27 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     check_reach(caller, ref)
     opened = runtime.live.peek(ref)
     if opened is None or not caller.policy.allows_tags(opened.connection.tags):
-        opened = await _load_connection(runtime, caller, ref, request[TIMING], pollable=called_by is None)
+        opened = await _load_connection(request, caller, ref)
     request[CONNECTION] = opened
     return await handler(request)
 
 
-async def _load_connection(
-    runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: CallTiming, *, pollable: bool
-) -> OpenedConnection:
-    with timing.waiting_for_token():
+async def _load_connection(request: web.Request, caller: Caller, ref: ConnectionRef) -> OpenedConnection:
+    runtime = request.app[RUNTIME]
+    with request[TIMING].waiting_for_token():
         try:
             await check_tags(runtime, caller, ref)
             return await runtime.live.open_connection(*ref)
         except (NotFound, ReconnectNeeded) as fault:
+            if isinstance(fault, ReconnectNeeded) and caller.policy.limits_requests:
+                unusable = await runtime.live.open_unusable(ref)
+                if unusable is not None:
+                    request[UNUSABLE] = fault
+                    return unusable
             if fault.code == "unknown_provider_config" and caller.policy.limits_resources:
                 # The new error does not suggest an existing name, which this key may not learn.
                 raise no_integration_error(ref.environment, ref.integration_id) from fault
-            with_remedy = runtime.links.with_remedy
-            raise await with_remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault
+            raise await with_remedy(request, fault, ref) from fault
 
 
 # ── The connection's base URL, and the caller's path, query and header fields.

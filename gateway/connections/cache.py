@@ -223,6 +223,23 @@ class ConnectionCache:
             connection, usable_s = await self._refresh_if_urgent(connection, provider, now), RECHECK_S
         return self._open_and_cache(connection, usable_s, began_at)
 
+    async def open_unusable(self, ref: ConnectionRef) -> OpenedConnection | None:
+        """Return a connection that must be authorized again, opened with its stored credential; None if it cannot be
+        opened.
+
+        It is not cached, and only for checks of a request: the request must not be sent.
+        """
+        try:
+            connection = await self.read_row(ref)
+            provider = self.provider_of(connection)
+            credential = self._store.open(connection.credential)
+            secret_config = self._store.open(connection.secret_config)
+            integration = self._current.generation.integrations.get(*ref[:2])
+            mode = mode_for(provider, credential, ref)
+            return open_connection(connection, integration, provider, mode, credential, secret_config)
+        except (GatewayError, VaultError):
+            return None
+
     async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """Return the row from the store. The token is refreshed first if it is in its refresh window, if it has
         expired, or if `force` is true.

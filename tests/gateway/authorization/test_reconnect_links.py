@@ -210,6 +210,46 @@ async def end_connection(running: RunningGateway, tracker: Tracker, **extra: Any
     await running.import_connection({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **extra)
 
 
+async def test_a_call_that_the_key_s_rules_forbid_gets_no_link(running: RunningGateway, tracker: Tracker) -> None:
+    """The rule's refusal comes first, also if the rule reads the body, for a WebSocket and for an agent's tool."""
+    await end_connection(running, tracker)
+    rules = ["GET /ex/jira/rest/api/3/search* as search", "POST /ex/jira/graphql with query issues"]
+    headers = await mint_key(running, scopes=PROXY_AND_CONNECT, limits={"connections": ["tracker/c1"], "rules": rules})
+    query = {"query": "{ users { id } }"}
+    for method, path, body, rule in (
+        ("GET", "/ex/jira/users", None, "rules"),
+        ("POST", "/ex/jira/graphql", query, "body"),
+    ):
+        async with running.call_proxy("c1", path, method=method, json=body, headers=headers) as response:
+            reply = (await response.json())["error"]
+            assert (response.status, reply["code"], reply["payload"]["rule"]) == (403, "forbidden", rule), path
+            assert "connect_url" not in reply["payload"]
+    for method, path, body in (
+        ("GET", "/ex/jira/rest/api/3/search", None),
+        ("POST", "/ex/jira/graphql", {"query": "{ issues { id } }"}),
+    ):
+        async with running.call_proxy("c1", path, method=method, json=body, headers=headers) as response:
+            reply = (await response.json())["error"]
+            assert (response.status, reply["code"]) == (424, "reconnect_needed"), path
+            assert reply["payload"]["connect_url"]
+    for path, expected in (("/ex/jira/users", "forbidden"), ("/ex/jira/rest/api/3/search", "reconnect_needed")):
+        call = {"name": "call_api", "arguments": {"method": "GET", "path": path}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        async with running.http.post(f"{running.url}/mcp", json=message, headers=headers) as response:
+            assert expected in await response.text()
+
+
+async def test_a_call_to_a_dead_connection_does_not_use_up_the_key_s_budget(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await end_connection(running, tracker)
+    limits = {"rules": ["GET /**"], "budget": 1}
+    headers = await mint_key(running, scopes=PROXY_AND_CONNECT, limits=limits)
+    for _ in range(2):
+        status, reply = await failed_call(running, "c1", headers)
+        assert (status, reply["code"]) == (424, "reconnect_needed")
+
+
 async def test_error_message_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:
     """SDKs show only the message of an error."""
     missing = (await failed_call(running, "u1"))[1]

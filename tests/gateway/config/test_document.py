@@ -157,8 +157,7 @@ TABLE = [
     (
         "egress: {allow: [localhost]}",
         2,
-        "egress.allow[0]: must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900 or [::1/128]:9900, "
-        "not 'localhost'",
+        "must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900 or [::1/128]:9900, not 'localhost'",
     ),
     (
         "egress: {allow: ['127.0.0.1/32:0']}",
