@@ -208,15 +208,21 @@ class Refresher:
         Unavailable also after a wait of `WAIT_S` seconds, for example because the store does not accept the new token.
         The refresh then continues in the background.
         """
-        task = self.start(connection, force=force, urgent=True)
-        done, _ = await asyncio.wait({task}, timeout=WAIT_S)
-        if not done:
-            raise Unavailable(
-                "store_unavailable",
-                "Token refresh timed out waiting for the provider or the database. Retry in 5 s.",
-                retry_after_s=5,
-            )
-        return task.result()
+        ends_at = clock.monotonic() + WAIT_S
+        while True:
+            joined = self.under_way(connection.ref)
+            task = self.start(connection, force=force, urgent=True)
+            done, _ = await asyncio.wait({task}, timeout=ends_at - clock.monotonic())
+            if not done:
+                raise Unavailable(
+                    "store_unavailable",
+                    "Token refresh timed out waiting for the provider or the database. Retry in 5 s.",
+                    retry_after_s=5,
+                )
+            if not (force and joined) or task.cancelled() or not isinstance(task.exception(), GatewayError):
+                return task.result()
+            # The joined refresh was perhaps not forced. If it has called the token endpoint, its stored failure differs
+            # from the one in `connection`, and the next refresh raises it without a call.
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
         """Return the task that refreshes `connection`: the running task, or a new task.

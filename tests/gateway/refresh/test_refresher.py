@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.errors import Unavailable
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.refresh.refresher import Refresher, RefreshQueue, pause_s
@@ -15,6 +16,21 @@ from gateway.refresh.refresher import Refresher, RefreshQueue, pause_s
 
 def ref(number: int, integration: str = "tracker") -> ConnectionRef:
     return ConnectionRef("dev", integration, f"c{number}")
+
+
+def connection() -> Connection:
+    now, sealed = datetime.now(UTC), Sealed(b"", "dev", "connections", "u", "credential", 1)
+    return Connection(
+        ref=ref(1),
+        id=1,
+        uid="u",
+        provider="tracker",
+        version=1,
+        credential=sealed,
+        expires_at=None,
+        created_at=now,
+        updated_at=now,
+    )
 
 
 class Crowd:
@@ -128,22 +144,32 @@ async def test_call_that_joins_a_refresh_before_it_is_queued_makes_it_urgent(mon
     monkeypatch.setattr(RefreshQueue, "acquire", acquire)
     monkeypatch.setattr(RefreshProtocol, "refresh", refresh)
     unused: Any = None
-    refresher, now = Refresher(unused, unused, unused, unused), datetime.now(UTC)
-    sealed = Sealed(b"", "dev", "connections", "u", "credential", 1)
-    row = Connection(
-        ref=ref(1),
-        id=1,
-        uid="u",
-        provider="tracker",
-        version=1,
-        credential=sealed,
-        expires_at=None,
-        created_at=now,
-        updated_at=now,
-    )
+    refresher, row = Refresher(unused, unused, unused, unused), connection()
     refresher.start(row)
     assert await refresher.refresh(row) is row
     assert acquired == [True]
+
+
+async def test_a_forced_refresh_that_joins_another_is_tried_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other refresh was not forced, so an earlier failure can have refused it without a call."""
+    forced = list[bool]()
+
+    async def refresh(_protocol: RefreshProtocol, seen: Connection, *, force: bool) -> Connection:
+        forced.append(force)
+        await asyncio.sleep(0)
+        if not force:
+            raise Unavailable("token_endpoint_unavailable", "Later.")
+        return seen
+
+    monkeypatch.setattr(RefreshProtocol, "refresh", refresh)
+    unused: Any = None
+    refresher, row = Refresher(unused, unused, unused, unused), connection()
+    joined = refresher.start(row)
+    assert await refresher.refresh(row, force=True) is row
+    assert isinstance(joined.exception(), Unavailable)
+    with pytest.raises(Unavailable):
+        await refresher.refresh(row)
+    assert forced == [False, True, False]
 
 
 @pytest.mark.parametrize("urgent", [True, False])
