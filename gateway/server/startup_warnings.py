@@ -62,7 +62,8 @@ def descriptor_limit() -> int | None:
 def descriptors_needed(config: Config) -> int:
     """Return how many file descriptors a worker needs if a provider is slow.
 
-    A call in flight needs two descriptors, and a call that waits for the concurrency limit needs one.
+    A call in flight needs two descriptors, or three for an upload over TLS (docs/configuration.md). A call that waits
+    for the concurrency limit needs one.
     """
     limits, pool = config.egress.limits, config.store.pool
-    return 2 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES
+    return 3 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES

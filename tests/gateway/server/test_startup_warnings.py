@@ -140,7 +140,7 @@ def test_a_soft_limit_of_descriptors_is_raised_to_the_hard_one(soft: int, hard: 
 def test_too_few_descriptors_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(tmp_path)
     needed = descriptors_needed(config)
-    assert needed > 2 * config.egress.limits.outstanding + config.egress.limits.waiting
+    assert needed > 3 * config.egress.limits.outstanding + config.egress.limits.waiting
     monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed - 1)
     (response,) = warnings_of(config, "few_file_descriptors")
     assert (response["limit"], response["needed"]) == (needed - 1, needed)
