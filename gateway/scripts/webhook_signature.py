@@ -168,7 +168,9 @@ class _SignedPayload:
     ) -> None:
         self._message, self._signature_format, self._secret = message, signature_format, secret
         self._payload_format = signature_format.signed_payload or RAW_BODY
-        self._parts = [part for part in re.split(r"[,;\s]+", header) if part]
+        # A prefix can contain a space: Greenhouse sends "sha256 <signature>".
+        separators = r"[,;]\s*" if " " in (signature_format.prefix or "") else r"[,;\s]+"
+        self._parts = [part for part in re.split(separators, header) if part]
         is_list = any(_ELEMENT.fullmatch(part) for part in self._parts) and not signature_format.prefix
         self._has_elements = is_list and (
             bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (signature_format.note or "")

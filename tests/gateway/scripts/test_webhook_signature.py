@@ -96,6 +96,7 @@ SIGNERS: dict[str, Signer] = {
     "airtable": lambda _, body: {
         "x-airtable-content-mac": f"hmac-sha256={mac(body, key=base64.b64decode(RAW_KEY)).hex()}"
     },
+    "greenhouse": lambda _, body: {"signature": f"sha256 {mac(body).hex()}"},
     "patreon": lambda _, body: {"x-patreon-signature": mac(body, "md5").hex()},
 }
 TIMESTAMPED = [
