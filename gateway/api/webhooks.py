@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from gateway.catalog.provider_parts import WebhookSignature
     from gateway.errors import Code
 
-NO_CHALLENGE: Final = (
-    "Send webhooks to this URL by POST. This request contains no challenge that the gateway can return."
-)
+USE_POST: Final = "Send webhooks to this URL by POST."
+NO_CHALLENGE: Final = f"{USE_POST} This request contains no challenge that the gateway can return."
+
+MAX_HANDSHAKE_CHARS: Final = 1024
 
 
 async def receive_webhook(request: web.Request) -> web.Response:
@@ -70,16 +71,19 @@ async def receive_webhook(request: web.Request) -> web.Response:
     runtime.call_queue.record_operation(_logged_webhook(request, 200, None, "queued" if result.queued else "taken"))
     if result.queued:
         runtime.deliverer.wake()
-    return web.json_response(result.reply)
+    return _challenge_response(result.reply) if isinstance(result.reply, str) else web.json_response(result.reply)
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:
     """Confirm the webhook URL to a provider that verifies the URL before it sends webhooks. Respond with 200 and the
     provider's challenge.
 
-    For ``hub.challenge``, the request must contain the integration's `webhook_secret` as ``hub.verify_token``. Raises
-    NotFound.
+    For ``hub.challenge``, the request must contain the integration's `webhook_secret` as ``hub.verify_token``. Without a
+    query, the response is 200, also for an unknown integration: Trello and Intercom check a URL in this way, by HEAD.
+    Raises NotFound.
     """
+    if not request.query_string:
+        return web.Response(text=USE_POST)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = generation.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
     if integration is None:
@@ -97,11 +101,16 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
 
 def _validation_response(request: web.Request, signature: "WebhookSignature | None") -> web.Response | None:
-    """Return the response to a provider that validates the URL by an empty POST: the ``validationToken`` in the query.
+    """Return the response to a provider that validates the URL by a POST without a signature. It contains the
+    ``validationToken`` in the query, or the field `handshake_header`, in which Asana sends the secret of a new webhook.
     Return None for any other request."""
-    is_validation = (
-        signature is not None and "?validationToken=" in (signature.challenge or "") and not request.body_exists
-    )
+    if signature is None:
+        return None
+    name = signature.handshake_header
+    secret = request.headers.get(name, "") if name and (signature.header or "") not in request.headers else ""
+    if name and 0 < len(secret) <= MAX_HANDSHAKE_CHARS and secret.isascii() and secret.isprintable():
+        return web.Response(headers={name: secret})
+    is_validation = "?validationToken=" in (signature.challenge or "") and not request.body_exists
     token = request.query.get("validationToken", "") if is_validation else ""
     return _challenge_response(token) if token else None
 

@@ -37,10 +37,10 @@ class WebhookHandling:
 
 @dataclass(frozen=True, slots=True)
 class WebhookResult:
-    """The result of receiving a webhook. `reply`: the JSON response to its sender; `queued`: whether the webhook was
-    queued for the application."""
+    """The result of receiving a webhook. `reply`: the response to its sender, as JSON or as text; `queued`: whether the
+    webhook was queued for the application."""
 
-    reply: Mapping[str, Any]
+    reply: Mapping[str, Any] | str
     queued: bool = False
 
 

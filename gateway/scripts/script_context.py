@@ -123,12 +123,13 @@ class Routing:
 
     `origins`: the sites whose connections the webhook concerns; empty if the webhook concerns no connection in
     particular. `webhook_id`: a unique id of the webhook, for replay detection; None: replays are not detected. `reply`:
-    a JSON response for the provider, None for the usual response. A webhook with a `reply` is not forwarded.
+    the response for the provider, as JSON or as text; None for the usual response. A webhook with a `reply` is not
+    forwarded.
     """
 
     origins: Sequence[str] = ()
     webhook_id: str | None = None
-    reply: Mapping[str, Any] | None = None
+    reply: Mapping[str, Any] | str | None = None
 
 
 # A function that routes a webhook and raises SignatureRefused. Its third argument is the list of the integration's

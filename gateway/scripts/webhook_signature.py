@@ -373,8 +373,8 @@ def signed_webhook(
     return Routing((), None if reply is not None else webhook_id, reply)
 
 
-def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
-    """Return the response to a provider's request that verifies the webhook URL, in the provider's format.
+def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | str | None:
+    """Return the response to a provider's request that verifies the webhook URL, in the provider's format: JSON or text.
 
     Return None if the body is not such a request. `secret`: the key for formats that require a keyed hash.
     """
@@ -399,4 +399,6 @@ def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | Non
         }
     if question.keys() == {"challenge"} and isinstance(challenge, str):
         return {"challenge": challenge}
+    if question.keys() == {"challenge", "subscription"} and isinstance(challenge, str):
+        return challenge  # Twitch
     return {"type": 1} if question.get("type") == 1 and "application_id" in question else None

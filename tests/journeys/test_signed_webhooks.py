@@ -510,3 +510,41 @@ async def test_googles_channel_token_is_required_and_empty_notices_are_not_repla
     for _ in range(2):
         assert await endpoint.send(b"", x_goog_channel_token="token-1") == 200
     assert await events.wait_until(2) == [b"", b""]
+
+
+# ── Providers that verify the webhook URL before they send webhooks.
+
+
+@pytest.mark.parametrize("path", [PATH, "/webhook/dev/unknown", "/webhook/unknown/tracker"])
+async def test_a_webhook_url_responds_to_head_and_to_get_without_a_query(start: Any, path: str) -> None:
+    """Trello and Intercom send HEAD before they save a URL. The response does not reveal which integrations exist."""
+    endpoint = await start("trello", "secret", client_secret="secret-of-the-app", client_id="id")
+    url = endpoint.gateway.url + path
+    async with endpoint.gateway.http.head(url) as response, endpoint.gateway.http.get(url) as same:
+        assert (response.status, same.status, await response.read()) == (200, 200, b"")
+
+
+async def test_asanas_secret_of_a_new_webhook_is_returned_in_its_field(start: Any, events: Events) -> None:
+    endpoint = await start("asana", "", client_secret="secret-of-the-app", client_id="id")
+    secret = "b537207f20cbfa02357cf448134da559"
+    for signature, status, returned in ({}, 200, secret), ({"X-Hook-Signature": "00"}, 401, None):
+        headers = {"X-Hook-Secret": secret, **signature}
+        async with endpoint.gateway.http.post(endpoint.gateway.url + PATH, headers=headers) as response:
+            assert (response.status, response.headers.get("X-Hook-Secret")) == (status, returned)
+    for invalid in "", "caf\xe9", "a" * 2000:
+        assert await endpoint.send(b"{}", X_Hook_Secret=invalid) == 401
+    assert await endpoint.send(b"") == 401
+    assert events.bodies == []
+
+
+async def test_twitchs_challenge_is_returned_as_text(start: Any, events: Events) -> None:
+    endpoint = await start("twitch", "s3cre7-of-the-subscription", client_secret="secret-of-the-app", client_id="id")
+    body = b'{"challenge":"pogchamp-kappa","subscription":{"status":"webhook_callback_verification_pending"}}'
+    sent_at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    name = "twitch-eventsub-message"
+    mac = hmac.digest(b"s3cre7-of-the-subscription", b"m1" + sent_at.encode() + body, "sha256").hex()
+    fields = {f"{name}-id": "m1", f"{name}-timestamp": sent_at, f"{name}-signature": f"sha256={mac}"}
+    assert await endpoint.send(body, **fields) == 200
+    assert endpoint.text == "pogchamp-kappa"
+    assert await endpoint.send(body, **{**fields, f"{name}-signature": "sha256=00"}) == 401
+    assert events.bodies == []
