@@ -78,9 +78,9 @@ async def confirm_webhook(request: web.Request) -> web.Response:
     """Confirm the webhook URL to a provider that verifies the URL before it sends webhooks. Respond with 200 and the
     provider's challenge.
 
-    For ``hub.challenge``, the request must contain the integration's `webhook_secret` as ``hub.verify_token``. Without a
-    query, the response is 200, also for an unknown integration: Trello and Intercom check a URL in this way, by HEAD.
-    Raises NotFound.
+    For ``hub.challenge``, the request must contain the integration's `webhook_secret` as ``hub.verify_token``. Fitbit
+    sends the secret as ``verify`` and expects 204. Without a query, the response is 200, also for an unknown
+    integration: Trello and Intercom check a URL in this way, by HEAD. Raises NotFound.
     """
     if not request.query_string:
         return web.Response(text=USE_POST)
@@ -90,6 +90,8 @@ async def confirm_webhook(request: web.Request) -> web.Response:
         raise NotFound("not_found", NO_CHALLENGE)
     signature = runtime.creator.provider_of(integration).webhook_signature
     challenge_form = signature.challenge if signature is not None and signature.challenge is not None else ""
+    if "?verify=" in challenge_form and Secret(request.query.get("verify", "")) in integration.webhook_secrets:
+        return web.Response(status=204)
     name = (
         "hub.challenge" if "hub.challenge" in challenge_form else "challenge" if "?challenge=" in challenge_form else ""
     )

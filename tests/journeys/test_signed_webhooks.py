@@ -548,3 +548,29 @@ async def test_twitchs_challenge_is_returned_as_text(start: Any, events: Events)
     assert endpoint.text == "pogchamp-kappa"
     assert await endpoint.send(body, **{**fields, f"{name}-signature": "sha256=00"}) == 401
     assert events.bodies == []
+
+
+async def test_fitbits_verification_code_is_compared_with_the_secret(start: Any) -> None:
+    endpoint = await start("fitbit", "the-verification-code", client_secret="secret-of-the-app", client_id="id")
+    for code, status in (("the-verification-code", 204), ("another", 404), ("", 404)):
+        async with endpoint.gateway.http.get(f"{endpoint.gateway.url}{PATH}?verify={code}") as response:
+            assert (code, response.status) == (code, status)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "key", "encode"),
+    [
+        ("fitbit", "X-Fitbit-Signature", b"secret-of-the-app&", lambda body, key: hmac.digest(key, body, "sha1")),
+        ("clickup", "X-Signature", b"secret-of-the-webhook", lambda body, key: hmac.digest(key, body, "sha256")),
+    ],
+)
+async def test_the_second_change_of_an_object_is_an_event_though_the_body_is_the_same(
+    start: Any, events: Events, provider: str, name: str, key: bytes, encode: Callable[[bytes, bytes], bytes]
+) -> None:
+    """Fitbit names only the user and the day of new data, ClickUp only the id of a changed folder."""
+    endpoint = await start(provider, "secret-of-the-webhook", client_secret="secret-of-the-app", client_id="id")
+    proof = encode(BODY, key)
+    text = base64.b64encode(proof).decode() if provider == "fitbit" else proof.hex()
+    for _ in range(2):
+        assert await endpoint.send(**{name: text}) == 200
+    assert await events.wait_until(2) == [BODY, BODY]
