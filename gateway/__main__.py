@@ -14,6 +14,9 @@ def main() -> None:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false under nohup, for example
     if interruptible:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from gateway.startup.collector import collect_rarely
+
+    collect_rarely()  # before imports, which create most of a command's objects
     from gateway.cli import main as run
 
     if interruptible:

@@ -21,7 +21,6 @@ command needs a secret as an argument, because every process of the machine can 
 import click
 
 from gateway.cli.lazy_group import Command, LazyGroup
-from gateway.startup.collector import collect_rarely
 
 COMMANDS = {
     "demo": Command(
@@ -62,4 +61,3 @@ def main() -> None:
 
     To try it, run `gateway demo`. To set it up, run `gateway init`, then `gateway serve`.
     """
-    collect_rarely()

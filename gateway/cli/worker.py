@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.startup.collector import collect_rarely
+from gateway.startup.collector import collect_rarely, freeze_modules
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(descriptor: int) -> int:
     """Run the worker, and return its exit code. `descriptor`: the file descriptor of the channel to the parent."""
-    collect_rarely()  # until `serve` sets another threshold
+    collect_rarely()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent handles SIGHUP and sends a message over the channel
     # The worker has its own process group, outside the terminal's foreground. With `stty tostop`, writing a log line
     # would otherwise stop the worker.
@@ -44,6 +44,7 @@ def main(descriptor: int) -> int:
         # This import comes last, because it is slow, and faults must be reported first.
         from gateway.server.serving_worker import serve
 
+        freeze_modules()
         return serve(config, sock, start_message)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from gateway.sandbox.app import HOST, running
 from gateway.sandbox.sandbox_memory import MemoryUnreadable
 from gateway.sandbox.state import SandboxClient
+from gateway.startup.collector import collect_as_usual
 
 
 def main() -> int:
@@ -39,6 +40,7 @@ async def _serve(client: SandboxClient, options: argparse.Namespace) -> None:
     async with running([client], port=options.port, state=options.state, token_ttl_s=options.token_ttl_s) as sandbox:
         sys.stdout.write(f"sandbox ready on {sandbox.issuer}\n")
         sys.stdout.flush()
+        collect_as_usual()
         await stop.wait()
 
 
