@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from gateway.catalog import provider as shapes
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import json_schema
-from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES
+from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES, field_docstrings
 from tools.architecture_docs import floors_table, packages_table
 from tools.auth_modes_docs import auth_modes_page
 from tools.catalog_counts import counts, evidence_counts, evidence_sources, left_out
@@ -74,11 +74,11 @@ _ANCHORS: Final = {
 
 def fields_table(shape: type[BaseModel], names: Sequence[str]) -> str:
     """Return a Markdown table of the fields `names` of `shape`."""
-    lines = ["| key | value | meaning |", "|---|---|---|"]
+    lines, meanings = ["| key | value | meaning |", "|---|---|---|"], field_docstrings(shape)
     for name in names:
         field = shape.model_fields[name]
         key = f"**`{name}`**" if field.is_required() else f"`{name}`"
-        lines.append(f"| {key} | {_value(field.annotation)} | {' '.join((field.description or '').split())} |")
+        lines.append(f"| {key} | {_value(field.annotation)} | {' '.join(meanings.get(name, '').split())} |")
     return "\n".join(lines)
 
 
