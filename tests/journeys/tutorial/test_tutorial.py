@@ -1,7 +1,6 @@
 """Follows docs/tutorial.md as a reader does: its commands, edits and code in order, with a real `gateway demo`.
 
-The end user's browser is a program in one run and Chromium in another. Only Chromium enforces the
-Content-Security-Policy of pages.
+The end user's browser is Chromium, which enforces the Content-Security-Policy of pages.
 
 In the test, the system chooses the ports that the page fixes, and no package registry is used.
 """
@@ -11,30 +10,24 @@ import json
 import os
 import re
 import sys
-from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from html import unescape
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urljoin
 
-import aiohttp
 import pytest
 
 from gateway.client import AsyncClient
-from gateway.sandbox.visitor import VisitedPage, browser, visit
+from gateway.sandbox.visitor import VisitedPage
 from tests.fakes.gateways import free_socket
-from tests.fakes.pages import BROWSER, consent_url
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.connect_page.browser import launch_browser
 from tests.journeys.connect_page.looks import sign_in
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text()
-RESPONSES: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 MAKE_RUN: Final = ".venv/bin/gateway demo"  # the command of `make run`
 
 
@@ -136,25 +129,34 @@ async def _ending(process: Process) -> AsyncIterator[None]:
         print(out.decode(), err.decode(), sep="\n")  # shown if the test fails
 
 
-class Ada(ABC):
-    """The end user with a browser."""
+class Ada:
+    """The end user with Chromium. `refused`: what Chromium did not do, because a Content-Security-Policy forbids it."""
 
-    def __init__(self, application: str) -> None:
+    def __init__(self, application: str, page: Any) -> None:
         self.application = application
+        self.refused: list[str] = []
+        self._page = page
+        page.on("console", lambda said: self.refused.append(said.text) if "Content Security" in said.text else None)
 
-    @abstractmethod
-    async def load(self, url: str) -> VisitedPage: ...
-
-    @abstractmethod
-    async def follow(self, text: str) -> VisitedPage:
-        """Follow the link with this text on the start page. Continue through the connect page and the sandbox's
-        consent.
-        """
+    async def load(self, url: str) -> VisitedPage:
+        response = await self._page.goto(url)
+        return VisitedPage(self._page.url, response.status, await response.text())
 
     async def home(self) -> str:
         page = await self.load(self.application)
         assert page.status == 200, page.text
         return page.text
+
+    async def follow(self, text: str) -> VisitedPage:
+        """Follow the link with this text on the start page. Continue through the connect page and the sandbox's
+        consent.
+        """
+        await self.load(self.application)
+        await self._page.click(f"text={text}")
+        await self._page.click("form.entry button.main")
+        await sign_in(self._page)
+        await self._page.wait_for_url(f"{self.application}/")
+        return VisitedPage(self._page.url, 200, await self._page.content())
 
     async def events(self, newest: str) -> list[str]:
         """Wait until `newest` is Ada's last event. Return everything that the application then shows."""
@@ -166,65 +168,14 @@ class Ada(ABC):
                 await asyncio.sleep(0.05)
 
 
-class AdaAsProgram(Ada):
-    """A program that follows redirects and fills in forms."""
-
-    def __init__(self, application: str, http: aiohttp.ClientSession) -> None:
-        super().__init__(application)
-        self._http = http
-
-    async def load(self, url: str) -> VisitedPage:
-        async with self._http.get(url) as response:
-            return VisitedPage(str(response.url), response.status, await response.text())
-
-    async def follow(self, text: str) -> VisitedPage:
-        links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
-        (link,) = [unescape(href) for href, label in links if label == text]
-        async with self._http.get(urljoin(self.application, link), headers=BROWSER) as page:
-            connect_page = str(page.url)
-        consent = await consent_url(self._http, connect_page)
-        return await visit(self._http, consent, RESPONSES)
-
-
-class AdaInChromium(Ada):
-    """Ada with Chromium. `refused`: what Chromium did not do, because a Content-Security-Policy forbids it."""
-
-    def __init__(self, application: str, page: Any) -> None:
-        super().__init__(application)
-        self._page = page
-        self.refused: list[str] = []
-        page.on("console", lambda said: self.refused.append(said.text) if "Content Security" in said.text else None)
-
-    async def load(self, url: str) -> VisitedPage:
-        response = await self._page.goto(url)
-        return VisitedPage(self._page.url, response.status, await response.text())
-
-    async def follow(self, text: str) -> VisitedPage:
-        await self.load(self.application)
-        await self._page.click(f"text={text}")
-        await self._page.click("form.entry button.main")
-        await sign_in(self._page)
-        await self._page.wait_for_url(f"{self.application}/")
-        return VisitedPage(self._page.url, 200, await self._page.content())
-
-
 @asynccontextmanager
-async def program(application: str) -> AsyncIterator[Ada]:
-    async with browser() as http:
-        yield AdaAsProgram(application, http)
-
-
-@asynccontextmanager
-async def chromium(application: str) -> AsyncIterator[Ada]:
+async def end_user(application: str) -> AsyncIterator[Ada]:
     async with launch_browser() as driver:
         page = await driver.new_page()
         page.set_default_timeout(PATIENCE_S * 1000)
-        ada = AdaInChromium(application, page)
+        ada = Ada(application, page)
         yield ada
         assert ada.refused == []
-
-
-Visitor = Callable[[str], AbstractAsyncContextManager[Ada]]  # takes the URL of the application
 
 
 @pytest.fixture
@@ -240,8 +191,7 @@ def test_make_run_runs_the_demo() -> None:
     assert PAGE.count("make run\n") == 2
 
 
-@pytest.mark.parametrize("visitor", [program, chromium])
-async def test_every_step_of_the_tutorial_works(reader: Reader, visitor: Visitor) -> None:
+async def test_every_step_of_the_tutorial_works(reader: Reader) -> None:
     assert reader.next("sh") == "make run\n"
     async with reader.demo() as first:
         pass
@@ -252,19 +202,17 @@ async def test_every_step_of_the_tutorial_works(reader: Reader, visitor: Visitor
     await reader.run(check)
     async with reader.demo() as second:
         assert second["connection_id"] == first["connection_id"], "the demo must keep its connections"
-        await assert_application_connects_calls_and_reconnects(reader, second, visitor)
+        await assert_application_connects_calls_and_reconnects(reader, second)
 
 
-async def assert_application_connects_calls_and_reconnects(
-    reader: Reader, ready: dict[str, Any], visitor: Visitor
-) -> None:
+async def assert_application_connects_calls_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
     install, folder = reader.next("sh").splitlines()
     if (reader.folder / ".venv" / "bin" / "uv").exists():  # everything is installed, so uv needs no registry
         await reader.run(install)
     await reader.run(folder)
     for _ in range(4):
         reader.write("my-app/app.py")
-    async with reader.started(reader.next("sh")), visitor(reader.application) as ada:
+    async with reader.started(reader.next("sh")), end_user(reader.application) as ada:
         await assert_ada_connects_and_sees_her_issues(ada)
         assert await ada.events("connection.created of ada") == json.loads(reader.next("json"))
         assert "not from the gateway" in await reader.run(reader.next("sh"))
