@@ -174,6 +174,7 @@ async def test_open_store_works_during_a_rotation(
             assert await key_of(node, ref) == f"{worker}/{turns}"
             assert await key_of(node, nth_ref(turns % 2 * 2)) == f"k{turns % 2 * 2}"
             turns += 1
+            await asyncio.sleep(0.05)  # SQLite's lock would hardly ever be free for the rotation otherwise
         return turns
 
     workers = [asyncio.create_task(use(n)) for n in range(4)]
