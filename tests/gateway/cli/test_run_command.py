@@ -84,7 +84,7 @@ async def test_command_without_a_store_does_not_create_one(url: str, tmp_path: P
 
 async def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) -> None:
     file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
-    assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
+    assert (await command_output("keys", "create", "agent", "-c", file)).code == 0
     with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
         db.execute("ALTER TABLE deliveries DROP COLUMN detail")
         db.commit()
@@ -135,24 +135,24 @@ def test_unreadable_configuration_is_a_fault_of_the_file(tmp_path: Path) -> None
     assert "cannot be read" in json.loads(done.stdout)["faults"][0]["message"]
 
 
-def test_unset_variable_of_an_integration_is_a_warning_if_the_command_calls_no_provider(tmp_path: Path) -> None:
+async def test_unset_variable_of_an_integration_is_a_warning_if_the_command_calls_no_provider(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'gateway.db'}"
     file = Path(write_config(tmp_path, url, KEY))
-    assert run_command("keys", "create", "agent", "-c", str(file)).exit_code == 0
+    assert (await command_output("keys", "create", "agent", "-c", str(file))).code == 0
     whole = json.loads(file.read_text())
     github = {"provider": "github", "client_id": "${NOT_SET_ID}", "client_secret": "${NOT_SET_SECRET}"}
     whole["environments"]["dev"]["integrations"] = {"github": github}
     file.write_text(json.dumps(whole))
     for command in ("connections list", "logs", "keys status", f"backup {tmp_path / 'copy.db'}"):
-        done = run_command(*command.split(" "), "-c", str(file))
-        assert done.exit_code == 0, done.stderr
-        assert "${NOT_SET_SECRET} is not set" in done.stderr
-    refused = run_command("connections", "refresh", "c1", "-c", str(file))
-    assert refused.exit_code == 1, "a refresh needs the client secret that is not set"
-    assert "${NOT_SET_SECRET} is not set" in refused.stderr
+        done = await command_output(*command.split(" "), "-c", str(file))
+        assert done.code == 0, done.err
+        assert "${NOT_SET_SECRET} is not set" in done.err
+    refused = await command_output("connections", "refresh", "c1", "-c", str(file))
+    assert refused.code == 1, "a refresh needs the client secret that is not set"
+    assert "${NOT_SET_SECRET} is not set" in refused.err
     whole["environments"]["dev"]["secret_keys"] = ["${NOT_SET_KEY}"]
     file.write_text(json.dumps(whole))
-    assert run_command("keys", "status", "-c", str(file)).exit_code == 1
+    assert (await command_output("keys", "status", "-c", str(file))).code == 1
 
 
 def test_secret_that_cannot_be_decrypted_ends_a_command_in_one_line(
