@@ -4,7 +4,7 @@ import base64
 import json
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import yaml
 from yarl import URL
 
 from gateway.cli.demo.child import start_child
-from gateway.sandbox.visitor import browser
 from tests.fakes.django_idp import DjangoIdp, serving
 from tests.fakes.migrated import create_database
 from tests.fakes.ports import free_port
@@ -88,18 +87,18 @@ class GatewayServer:
         async with self.session.request(method, url, json=body, headers=sent) as response:
             return response.status, await response.json()
 
-    async def connect_url(self, integration: str) -> str:
+    async def connect_url(self, integration: str, end_user: str = "ada") -> str:
         """Create a connect session and return the URL that starts an authorization in the end user's browser."""
-        session = {"end_user": {"id": "ada"}, "allowed_integrations": [integration]}
+        session = {"end_user": {"id": end_user}, "allowed_integrations": [integration]}
         status, created = await self.call("POST", "/connect/sessions", body=session)
         assert status == 201, created
         return f"{self.url}/oauth/connect/{integration}?connect_session_token={created['data']['token']}"
 
 
-@pytest.fixture
-async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
+@asynccontextmanager
+async def new_gateway_server(parent: Path) -> AsyncIterator[GatewayServer]:
     """Yield a gateway that is neither configured nor started: call `configure`, then `start`."""
-    folder = tmp_path / "gateway"
+    folder = parent / "gateway"
     folder.mkdir()
     async with aiohttp.ClientSession() as session:
         server = GatewayServer(folder, free_port(), session)
@@ -110,20 +109,15 @@ async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
 
 
 @pytest.fixture
-async def django_idp(
-    tmp_path: Path, gateway_server: GatewayServer, request: pytest.FixtureRequest
-) -> AsyncIterator[DjangoIdp]:
-    """Yield the Django OAuth server, with the gateway's callback URL registered. Parameter: lifetime of its tokens in
-    seconds.
-    """
-    folder = tmp_path / "idp"
-    folder.mkdir()
-    async with serving(folder, gateway_server.callback, getattr(request, "param", 2)) as idp:
-        yield idp
+async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
+    async with new_gateway_server(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture
-async def end_user() -> AsyncIterator[aiohttp.ClientSession]:
-    """The end user's browser."""
-    async with browser() as session:
-        yield session
+async def django_idp(tmp_path: Path, gateway_server: GatewayServer) -> AsyncIterator[DjangoIdp]:
+    """Yield the Django OAuth server, with the gateway's callback URL registered."""
+    folder = tmp_path / "idp"
+    folder.mkdir()
+    async with serving(folder, gateway_server.callback) as idp:
+        yield idp

@@ -1,48 +1,90 @@
 """The main use with a third-party OAuth server: connect, call, let the token expire, call, restart, call.
 
-Access tokens of this server are valid for 3 s. Refresh tokens rotate, and a replay revokes the whole grant. The server
-responds to an expired token with 403, not 401, so the gateway must refresh by time.
+Refresh tokens of this server rotate, and a replay revokes the whole grant. The server responds to an expired token with
+403, not 401, so the gateway must refresh by time. All tests share one gateway and one OAuth server. Each test has its
+own end user.
 """
 
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
+import secrets
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
-from tests.fakes.django_idp import DjangoIdp, walk_consent
+from gateway.sandbox.visitor import browser
+from tests.fakes.django_idp import DjangoIdp, serving, walk_consent
 from tests.fakes.patience import PATIENCE_S
-from tests.journeys.conftest import GatewayServer
+from tests.journeys.conftest import GatewayServer, new_gateway_server
 
 WHOAMI = "/proxy/api/whoami"
-# Tokens valid for 8 s, so that no token expires unexpectedly on a busy machine.
-LASTING = pytest.mark.parametrize("django_idp", [8], indirect=True)
+TTL_S = 8  # so that no token expires unexpectedly on a busy machine
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def connected_id(gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession) -> str:
-    """Start a gateway and connect as the end user. Return the connection ID."""
-    await _serve(gateway_server, django_idp)
-    page = await walk_consent(end_user, await gateway_server.connect_url("accounts"))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayServer]:
+    async with new_gateway_server(tmp_path_factory.mktemp("django")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def django_idp(
+    gateway_server: GatewayServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[DjangoIdp]:
+    """Start the OAuth server and the gateway, which has two integrations for it: `accounts` and `identities`."""
+    async with serving(tmp_path_factory.mktemp("idp"), gateway_server.callback, TTL_S) as idp:
+        await _serve(gateway_server, idp)
+        yield idp
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def end_user() -> AsyncIterator[aiohttp.ClientSession]:
+    """The end user's browser."""
+    async with browser() as session:
+        yield session
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def end_user_id(gateway_server: GatewayServer, django_idp: DjangoIdp) -> AsyncIterator[str]:
+    """Yield the ID of a new end user, whose connections are deleted at the end: the gateway would refresh them during
+    other tests.
+    """
+    name = secrets.token_hex(4)
+    yield name
+    for connection in await _connections_of(gateway_server, name):
+        path = f"/connections/{connection['connection_id']}?provider_config_key={connection['provider_config_key']}"
+        status, response = await gateway_server.call("DELETE", path)
+        assert status == 200, response
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def connected_id(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession, end_user_id: str
+) -> str:
+    """Connect as the end user. Return the connection ID."""
+    page = await walk_consent(end_user, await gateway_server.connect_url("accounts", end_user_id))
     assert page.status == 200, page.text
     assert page.url.startswith(gateway_server.callback)
-    _, listed = await gateway_server.call("GET", "/connections?endUserId=ada")
-    (connection,) = listed["connections"]
+    (connection,) = await _connections_of(gateway_server, end_user_id)
     connection_id: str = connection["connection_id"]
     assert "accounts" in page.text
     assert connection_id in page.text
     return connection_id
 
 
-@LASTING
 async def test_connect_call_expire_call_again_restart_call_again(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected_id: str
 ) -> None:
     headers = _connection_headers(connected_id)
+    first = await django_idp.token_requests(gateway_server.session)
     assert await gateway_server.call("GET", f"{WHOAMI}?a=%2f+b", headers=headers) == (
         200,
         {"user": "ada", "query": "a=%2f+b"},
@@ -50,7 +92,7 @@ async def test_connect_call_expire_call_again_restart_call_again(
     await _wait_until_expired(gateway_server, django_idp, connected_id)
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
     refreshes = (await django_idp.token_requests(gateway_server.session))["refresh_token"]
-    assert refreshes >= 1
+    assert refreshes > first.get("refresh_token", 0)
 
     await gateway_server.restart()
     assert await _status_after_refresh(gateway_server, headers) == 200
@@ -59,11 +101,10 @@ async def test_connect_call_expire_call_again_restart_call_again(
     status, response = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
     assert (status, response["user"], response["body"]) == (201, "ada", '{"n": 1}')
     counts = await django_idp.token_requests(gateway_server.session)
-    assert counts["authorization_code"] == 1
+    assert counts["authorization_code"] == first["authorization_code"]
     assert counts["refresh_token"] > refreshes
 
 
-@LASTING
 async def test_many_calls_at_expiry_share_one_token_request(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected_id: str
 ) -> None:
@@ -76,14 +117,20 @@ async def test_many_calls_at_expiry_share_one_token_request(
 
 
 async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_reported_as_reconnect_needed(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, connected_id: str, end_user: aiohttp.ClientSession
+    gateway_server: GatewayServer,
+    django_idp: DjangoIdp,
+    connected_id: str,
+    end_user: aiohttp.ClientSession,
+    end_user_id: str,
 ) -> None:
-    page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
+    before = await django_idp.token_requests(gateway_server.session)
+    page = await walk_consent(end_user, await gateway_server.connect_url("accounts", end_user_id), allow=False)
     assert page.url.startswith(gateway_server.callback)
     assert page.status == 400
     _, listed = await gateway_server.call("GET", "/connections")
     assert [connection["connection_id"] for connection in listed["connections"]] == [connected_id]
-    assert (await django_idp.token_requests(gateway_server.session))["authorization_code"] == 1
+    after = await django_idp.token_requests(gateway_server.session)
+    assert after["authorization_code"] == before["authorization_code"]
 
     path = f"/connections/{connected_id}?provider_config_key=accounts&refresh_token=true"
     _, details = await gateway_server.call("GET", path)
@@ -99,24 +146,21 @@ async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_repo
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
-@LASTING  # a refresh here returns an ID token without a nonce
 async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
+    gateway_server: GatewayServer, end_user: aiohttp.ClientSession, end_user_id: str
 ) -> None:
-    await _serve(gateway_server, django_idp, scopes=["openid", "read"])
     nonces = set()
     for _ in range(2):
-        authorization = await gateway_server.connect_url("accounts")
+        authorization = await gateway_server.connect_url("identities", end_user_id)
         async with end_user.get(authorization, allow_redirects=False) as response:
             provider_page = response.headers["Location"]
         (nonce,) = parse_qs(urlsplit(provider_page).query)["nonce"]
         page = await walk_consent(end_user, provider_page)
         assert page.status == 200, page.text
         nonces.add(nonce)
-    _, listed = await gateway_server.call("GET", "/connections")
     found = set()
-    for connection in listed["connections"]:
-        path = f"/connections/{connection['connection_id']}?provider_config_key=accounts"
+    for connection in await _connections_of(gateway_server, end_user_id):
+        path = f"/connections/{connection['connection_id']}?provider_config_key=identities"
         _, details = await gateway_server.call("GET", path)
         claims = details["credentials"]["raw"]["id_token"].split(".")[1]
         found.add(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["nonce"])
@@ -125,11 +169,10 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
 
 
 async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
-    gateway_server: GatewayServer, django_idp: DjangoIdp
+    gateway_server: GatewayServer, django_idp: DjangoIdp, end_user_id: str
 ) -> None:
-    await _serve(gateway_server, django_idp)
     seen: set[str] = {gateway_server.secret_key, django_idp.client_secret}
-    authorization = await gateway_server.connect_url("accounts")
+    authorization = await gateway_server.connect_url("accounts", end_user_id)
     seen.add(authorization.partition("connect_session_token=")[2])
     trace = aiohttp.TraceConfig()
 
@@ -143,8 +186,8 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
     async with aiohttp.ClientSession(cookie_jar=jar, trace_configs=[trace]) as end_user:
         page = await walk_consent(end_user, authorization)
     assert page.status == 200
-    _, listed = await gateway_server.call("GET", "/connections")
-    connected_id = listed["connections"][0]["connection_id"]
+    (connection,) = await _connections_of(gateway_server, end_user_id)
+    connected_id = connection["connection_id"]
     path = f"/connections/{connected_id}?provider_config_key=accounts&refresh_token=true"
     for _ in range(2):  # first the tokens of the consent, then the tokens of a refresh
         _, details = await gateway_server.call("GET", path)
@@ -163,7 +206,7 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
         assert [secret for secret in seen if secret.encode() in content] == [], file.name
 
 
-async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] = ("read",)) -> None:
+async def _serve(gateway: GatewayServer, idp: DjangoIdp) -> None:
     entry = {
         "display_name": "Django accounts",
         "categories": ["productivity"],
@@ -174,18 +217,22 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
         "token_request_auth_method": "basic",
         "proxy": {"base_url": idp.url},
     }
-    integration = {
-        "provider": "django",
-        "client_id": idp.client_id,
-        "client_secret": idp.client_secret,
-        "scopes": list(scopes),
-    }
+    client = {"provider": "django", "client_id": idp.client_id, "client_secret": idp.client_secret}
     gateway.configure(
         providers={"django": entry},
-        integrations={"accounts": integration},
+        integrations={
+            "accounts": {**client, "scopes": ["read"]},
+            "identities": {**client, "scopes": ["openid", "read"]},
+        },
         allow=[f"127.0.0.1/32:{urlsplit(idp.url).port}"],
     )
     await gateway.start()
+
+
+async def _connections_of(gateway: GatewayServer, end_user_id: str) -> list[dict[str, Any]]:
+    _, listed = await gateway.call("GET", f"/connections?endUserId={end_user_id}")
+    found: list[dict[str, Any]] = listed["connections"]
+    return found
 
 
 async def _wait_until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
@@ -196,8 +243,8 @@ async def _wait_until_expired(gateway: GatewayServer, idp: DjangoIdp, connection
     """
     _, details = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
     expires_at = datetime.fromisoformat(details["credentials"]["expires_at"])
-    await idp.wait_until_dead(gateway.session, details["credentials"]["access_token"])
     await asyncio.sleep((expires_at - datetime.now(UTC)).total_seconds())
+    await idp.wait_until_dead(gateway.session, details["credentials"]["access_token"])
 
 
 async def _status_after_refresh(gateway: GatewayServer, headers: dict[str, str]) -> int:
@@ -229,7 +276,7 @@ async def _wait_until_refused_by_gateway(
                 if "Gateway-Error" in response.headers:
                     return response.status, await response.json()
                 assert response.status == 403
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
 
 
 def _connection_headers(connection_id: str) -> dict[str, str]:
