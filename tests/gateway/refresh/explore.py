@@ -37,8 +37,7 @@ def explore(
         for name, after, sent in (*steps, *model.faults(state)):
             if sent is not None and sent.saved:
                 record_finding(SPENT, state, name)
-            known = canonical(after)
-            if known not in came_by:
+            if after not in came_by and (known := canonical(after)) not in came_by:
                 came_by[known] = state, name
                 waiting.append(known)
     return len(came_by), list(found.values())
@@ -46,8 +45,9 @@ def explore(
 
 def canonical(state: State) -> State:
     """Return the same state with its machines in a fixed order."""
+    holder, holder_in_copy = state.row.machine, None if state.copy is None else state.copy.machine
     keys = [
-        (_numbers.setdefault(machine, len(_numbers)), state.row.machine == number, _has_copy(state, number), number)
+        (_numbers.setdefault(machine, len(_numbers)), holder == number, holder_in_copy == number, number)
         for number, machine in enumerate(state.machines)
     ]
     order = [number for *_, number in sorted(keys)]
@@ -56,7 +56,8 @@ def canonical(state: State) -> State:
     place = {old: new for new, old in enumerate(order)}
 
     def with_new_number(row: Row) -> Row:
-        return row if row.machine is None else row._replace(machine=place[row.machine])
+        number = row.machine
+        return row if number is None or place[number] == number else row._replace(machine=place[number])
 
     copy = None if state.copy is None else with_new_number(state.copy)
     machines = tuple(
@@ -64,10 +65,6 @@ def canonical(state: State) -> State:
         for machine in (state.machines[number] for number in order)
     )
     return state._replace(row=with_new_number(state.row), copy=copy, machines=machines)
-
-
-def _has_copy(state: State, number: int) -> bool:
-    return state.copy is not None and state.copy.machine == number
 
 
 _numbers: dict[Machine, int] = {}
