@@ -210,7 +210,7 @@ class Refresher:
         """
         ends_at = clock.monotonic() + WAIT_S
         while True:
-            joined = self.under_way(connection.ref)
+            joined = self.is_refreshing(connection.ref)
             task = self.start(connection, force=force, urgent=True)
             done, _ = await asyncio.wait({task}, timeout=ends_at - clock.monotonic())
             if not done:
