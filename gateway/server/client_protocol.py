@@ -26,12 +26,7 @@ from gateway.middleware.facts import CONNECTION, READ_BODY, TIMING, UPSTREAM
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
-from gateway.server.early_refusals import (
-    HTTP2_PREFACE,
-    connections_full_response,
-    http2_refusal,
-    response_outside_chain,
-)
+from gateway.server.early_refusals import connections_full_response, response_outside_chain
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
 from gateway.server.in_process_exchange import InProcessClient, wait_for_response
@@ -408,11 +403,6 @@ class ClientProtocol(RequestHandler):
 
     def _read(self, data: bytes) -> None:
         if not self._handler_started and self.transport is not None and not self._discards_input:
-            if data.startswith(HTTP2_PREFACE):
-                self.head_since = 0.0
-                self.transport.write(http2_refusal())
-                self._end_orderly()
-                return
             self._handler_started = True
             self._task_handler = self._server.context.run(self._loop.create_task, self.start())
         if self._held_input:

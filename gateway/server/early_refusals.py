@@ -1,12 +1,10 @@
 """Errors that the middleware chain does not see: for a connection above the limit, and for a request that cannot be read.
 
 All responses have the gateway's error format. A refused request is recorded in the call log and the metrics; a refused
-connection is only counted (`GatewayServer.count_refused_connection`). A client that speaks HTTP/2 gets a frame instead,
-and only a log line.
+connection is only counted (`GatewayServer.count_refused_connection`).
 """
 
 import json
-from typing import Final
 
 import structlog
 from aiohttp import web
@@ -14,7 +12,6 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from gateway import clock
 from gateway.errors import GatewayError, Unavailable
-from gateway.http.request_head import unknown_version_error
 from gateway.middleware.access_log import MAX_PATH_CHARS
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import (
@@ -48,23 +45,6 @@ def connections_full_response() -> bytes:
         f"Date: {rfc822_formatted_time()}",
     )
     return "\r\n".join((*lines, "", "")).encode() + body
-
-
-HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n"  # how every HTTP/2 client begins (RFC 9113 §3.4)
-_SETTINGS: Final = bytes.fromhex("000000 04 00 00000000")  # an empty frame, which a server sends first
-_HTTP_1_1_REQUIRED: Final = 0x0D
-
-
-def http2_refusal() -> bytes:
-    """Return the response to a client that speaks HTTP/2: a GOAWAY frame with a text (RFC 9113 §6.8).
-
-    Such a client cannot read an HTTP/1.1 response, and would report an empty one.
-    """
-    fault = unknown_version_error()
-    log.info("refused", status=fault.status, error=fault.code)
-    text = f"{fault.message} Turn HTTP/2 off in your client.".encode()
-    payload = bytes(4) + _HTTP_1_1_REQUIRED.to_bytes(4, "big") + text  # the last handled stream is 0: none
-    return _SETTINGS + len(payload).to_bytes(3, "big") + bytes.fromhex("07 00 00000000") + payload
 
 
 def response_outside_chain(

@@ -55,6 +55,7 @@ REFUSED_REQUESTS = table(
     ("http/1.1 in lower case", request(version=b"http/1.1"), 400, "bad_framing"),
     ("HTTP /1.1", request(version=b"HTTP /1.1"), 400, None),
     ("HTTPS/1.1", request(version=b"HTTPS/1.1"), 400, "bad_framing"),
+    ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None, "bad_framing"),
     ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "bad_framing"),
     ("a body coded in HTTP/1.0",
      request(version=V10, fields=b"Transfer-Encoding: chunked\r\n", body=b"0\r\n\r\n"), 400, "bad_framing"),
@@ -76,19 +77,6 @@ async def test_a_request_other_than_http_1_1_is_refused(
     assert response.status == status if status else response.status in (400, 405, 501, 505)
     if code:
         assert response.code == code
-
-
-@pytest.mark.parametrize("settings", [b"", bytes.fromhex("000000040000000000")])
-async def test_a_client_that_speaks_http_2_is_asked_to_use_http_1_1(bench: Bench, settings: bytes) -> None:
-    """An HTTP/2 client cannot read an HTTP/1.1 response, so it gets a GOAWAY frame (RFC 9113 §6.8)."""
-    async with bench.talk(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings) as caller:
-        frames = await caller.rest()
-    assert frames[:9] == bytes.fromhex("000000040000000000"), "an empty SETTINGS frame is first"
-    length, kind, payload = int.from_bytes(frames[9:12], "big"), frames[12], frames[18:]
-    assert (kind, length) == (7, len(payload))
-    assert payload[:8] == bytes.fromhex("000000000000000d"), "no stream was handled; HTTP_1_1_REQUIRED"
-    assert payload[8:] == b"This gateway supports HTTP/1.1 and HTTP/1.0. Turn HTTP/2 off in your client."
-    await bench.serves_others()
 
 
 METHODS = table(*((name, name.encode()) for name in (
