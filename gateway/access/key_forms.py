@@ -218,7 +218,8 @@ def _has_one_connection(limits: KeyLimits) -> bool:
 # Matches placeholders of API documentation: {id}, <id>, :id, also if one of the brackets is missing. A rule with a
 # placeholder is valid, because a path can contain these characters.
 _PLACEHOLDER: Final = re.compile(
-    r"\$?\{[^{}/]*(?:\}|(?=/|$))|<[^<>/]*(?:>|(?=/|$))|[^{}/]*\}|[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)"
+    r"\$?\{[^{}/]*(?:\}|(?=/|$))|<[^<>/]*(?:>|(?=/|$))"
+    r"|(?<=/)(?:[^{}/]*\}|[^<>/]*>|:[A-Za-z_][A-Za-z0-9_-]*(?=/|$))"
 )
 _USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
 # The other registered methods: https://www.iana.org/assignments/http-methods
