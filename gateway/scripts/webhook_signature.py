@@ -75,6 +75,8 @@ RAW_BODY: Final = "raw body"
 URL_AND_FORM: Final = "full URL followed by sorted POST parameters"
 
 _PLACE: Final = re.compile(r"\{([^{}]+)\}")
+_SEPARATOR: Final = re.compile(r"[,;\s]+")
+_COMMA_OR_SEMICOLON: Final = re.compile(r"[,;]\s*")
 _ELEMENT: Final = re.compile(r"([a-z0-9_]+)=(.+)")
 _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
@@ -169,8 +171,8 @@ class _SignedPayload:
         self._message, self._signature_format, self._secret = message, signature_format, secret
         self._payload_format = signature_format.signed_payload or RAW_BODY
         # A prefix can contain a space: Greenhouse sends "sha256 <signature>".
-        separators = r"[,;]\s*" if " " in (signature_format.prefix or "") else r"[,;\s]+"
-        self._parts = [part for part in re.split(separators, header) if part]
+        separator = _COMMA_OR_SEMICOLON if " " in (signature_format.prefix or "") else _SEPARATOR
+        self._parts = [part for part in separator.split(header) if part]
         is_list = any(_ELEMENT.fullmatch(part) for part in self._parts) and not signature_format.prefix
         self._has_elements = is_list and (
             bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (signature_format.note or "")
