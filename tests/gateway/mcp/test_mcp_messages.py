@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.mcp import mcp_messages as mcp
@@ -191,6 +191,7 @@ def test_only_a_single_plain_message_is_accepted(what: str) -> None:
         max_leaves=20,
     )
 )
+@example({"id": 1})
 @settings(max_examples=300)
 def test_any_json_is_read_or_refused(value: Any) -> None:
     body = json.dumps(value).encode()
@@ -198,7 +199,7 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
     try:
         read(body)
     except RpcError as fault:
-        status = mcp.error_reply(fault, mcp.id_in(body), None).status
+        status = mcp.error_reply(fault, None, mcp.id_in(body)).status
     assert status in (None, 400)
     assert isinstance(mcp.id_in(body), str | int | None)
 
