@@ -33,16 +33,16 @@ def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = 
 def unread_bytes(transport: asyncio.WriteTransport) -> int:
     """Return how many bytes the client has not read yet: the bytes in the transport's buffer and in the socket buffer.
 
-    The transport's buffer alone does not show whether a slow client reads: the socket buffer can contain megabytes, so
-    the transport's own shrinks rarely.
+    The transport's buffer alone does not show whether a slow client reads. The socket buffer can contain megabytes, and
+    the transport's buffer shrinks only when the socket buffer has room again.
     """
     buffered, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
-    queued = bytearray(4)
+    socket_queue_size = bytearray(4)
     # Not every system supports this request. The socket of a closed transport has no valid descriptor.
     with suppress(OSError, ValueError):
         if sock is not None:
-            fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
-    return buffered + int.from_bytes(queued, sys.byteorder)
+            fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, socket_queue_size)
+    return buffered + int.from_bytes(socket_queue_size, sys.byteorder)
 
 
 def bytes_held_up(transport: asyncio.WriteTransport) -> int:

@@ -130,9 +130,9 @@ def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, An
     """Return `base` updated with `override`. Objects under the same name are merged recursively."""
     merged = dict(base)
     for name, value in override.items():
-        existing = merged.get(name)
+        base_value = merged.get(name)
         merged[name] = (
-            _merge(existing, value) if isinstance(existing, Mapping) and isinstance(value, Mapping) else value
+            _merge(base_value, value) if isinstance(base_value, Mapping) and isinstance(value, Mapping) else value
         )
     return merged
 
@@ -140,11 +140,11 @@ def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, An
 def _form_pairs(members: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the form pairs of nested members: ``{"a": {"b": 1}}`` becomes ``a[b]=1``."""
     for name, value in members.items():
-        place = f"{prefix}[{name}]" if prefix else name
+        field_name = f"{prefix}[{name}]" if prefix else name
         if isinstance(value, Mapping):
-            yield from _form_pairs(value, place)
+            yield from _form_pairs(value, field_name)
         else:
-            yield place, value if isinstance(value, str) else json.dumps(value)
+            yield field_name, value if isinstance(value, str) else json.dumps(value)
 
 
 def _is_json(media: str) -> bool:

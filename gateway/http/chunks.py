@@ -34,7 +34,7 @@ class ChunkedDecoder:
     __slots__ = (
         "_chunk_bytes_left",
         "_incomplete_line",
-        "_line_bytes",
+        "_max_line_bytes",
         "_of_request",
         "_size",
         "_stage",
@@ -44,7 +44,7 @@ class ChunkedDecoder:
 
     def __init__(self, *, of_request: bool = False) -> None:
         self._of_request = of_request
-        self._line_bytes, self._size = (
+        self._max_line_bytes, self._size = (
             (MAX_REQUEST_LINE_BYTES, _REQUEST_SIZE) if of_request else (MAX_LINE_BYTES, _SIZE)
         )
         self.rest: bytes | None = None
@@ -61,11 +61,11 @@ class ChunkedDecoder:
         position, size = 0, len(data)
         while position < size:
             if self._stage == _AT_SIZE:  # a shortcut: some bodies have very many short chunks
-                line = data.find(b"\r\n", position, position + _SHORT_LINE_BYTES)
-                length = _SIZES.get(data[position:line]) if line > 0 else None
-                if length is not None and data[line + 2 + length : line + 4 + length] == b"\r\n":
-                    parts.append(data[line + 2 : line + 2 + length])
-                    position = line + 4 + length
+                line_end = data.find(b"\r\n", position, position + _SHORT_LINE_BYTES)
+                length = _SIZES.get(data[position:line_end]) if line_end > 0 else None
+                if length is not None and data[line_end + 2 + length : line_end + 4 + length] == b"\r\n":
+                    parts.append(data[line_end + 2 : line_end + 2 + length])
+                    position = line_end + 4 + length
                     continue
             if self._stage == _IN_CHUNK:
                 part = data[position : position + self._chunk_bytes_left]
@@ -75,7 +75,7 @@ class ChunkedDecoder:
                 if not self._chunk_bytes_left:
                     self._stage = _AFTER_CHUNK
                 continue
-            end = data.find(b"\n", position, position + self._line_bytes) + 1
+            end = data.find(b"\n", position, position + self._max_line_bytes) + 1
             if not end:
                 self._keep_incomplete_line(data[position:])
                 break
@@ -88,7 +88,7 @@ class ChunkedDecoder:
 
     def _keep_incomplete_line(self, line: bytes) -> None:
         """Keep an incomplete line for the next `feed`. Raises MalformedMessage if the line is too long."""
-        if len(line) >= self._line_bytes or (self._stage == _AFTER_CHUNK and line != b"\r"):
+        if len(line) >= self._max_line_bytes or (self._stage == _AFTER_CHUNK and line != b"\r"):
             raise MalformedMessage("a line of its chunked framing has no end")
         self._incomplete_line = line
 

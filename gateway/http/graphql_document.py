@@ -19,7 +19,7 @@ _ALL_CLOSING: Final = frozenset(_CLOSING_BRACKETS.values())
 _NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
 _TOKEN: Final = re.compile(
     r"""
-      [\ \t\n,]+ | \r\n                              # what means nothing
+      [\ \t\n,]+ | \r\n                              # white space and commas, which have no meaning
     | \#[^\n\r]*
     | (?P<block>\"\"\")
     | (?P<text>"(?:[^"\\\n\r]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*")
@@ -65,10 +65,10 @@ def operation_of(text: str) -> GraphqlOperation:
     tokens = _Tokens(_tokens(text))
     operations: list[tuple[str, str, _Selection]] = []
     fragments: dict[str, _Selection] = {}
-    while (first := tokens.next()) is not None:
-        if first == "{":
+    while (first_lexeme := tokens.next()) is not None:
+        if first_lexeme == "{":
             operations.append(("query", "", tokens.selection()))
-        elif first == "fragment":
+        elif first_lexeme == "fragment":
             name = tokens.name("a fragment")
             if name == "on" or name in fragments:
                 raise AmbiguousDocument(f"has a fragment '{name[:64]}' that is named 'on' or defined twice")
@@ -77,15 +77,15 @@ def operation_of(text: str) -> GraphqlOperation:
             tokens.directives()
             tokens.expect("{")
             fragments[name] = tokens.selection()
-        elif first in KINDS:
+        elif first_lexeme in KINDS:
             name = tokens.next() or "" if _NAME.fullmatch(tokens.peek()) else ""
             if tokens.peek() == "(":
                 tokens.skip_group()
             tokens.directives()
             tokens.expect("{")
-            operations.append((first, name, tokens.selection()))
+            operations.append((first_lexeme, name, tokens.selection()))
         else:
-            raise AmbiguousDocument(f"contains '{first[:64]}' where an operation or a fragment begins")
+            raise AmbiguousDocument(f"contains '{first_lexeme[:64]}' where an operation or a fragment begins")
     if len(operations) != 1:
         raise AmbiguousDocument(f"has {len(operations)} operations; send one")
     kind, name, selection = operations[0]
@@ -113,9 +113,9 @@ def _tokens(text: str) -> list[str]:
     """Return the document's names, signs and values. Each string becomes ``""``, and each number becomes ``0``."""
     if len(text) > MAX_CHARS:
         raise AmbiguousDocument(f"has more than {MAX_CHARS} characters; pass values as variables")
-    if (forbidden := _FORBIDDEN_CHARS.search(text)) is not None:
+    if (forbidden_char := _FORBIDDEN_CHARS.search(text)) is not None:
         raise AmbiguousDocument(
-            f"contains the character U+{ord(forbidden[0]):04X}, which some parsers read as the end of a line"
+            f"contains the character U+{ord(forbidden_char[0]):04X}, which some parsers read as the end of a line"
         )
     return list(_lex(text))
 
@@ -192,13 +192,13 @@ class _Tokens:
             raise AmbiguousDocument(f"nests deeper than {MAX_DEPTH} levels")
         selection = _Selection()
         while True:
-            word = self.next()
-            if word == "}":
+            lexeme = self.next()
+            if lexeme == "}":
                 return selection
-            if word == "...":
+            if lexeme == "...":
                 self._spread(selection, depth)
-            elif word is not None and _NAME.fullmatch(word):
-                selection.fields.append(self._field(word))
+            elif lexeme is not None and _NAME.fullmatch(lexeme):
+                selection.fields.append(self._field(lexeme))
             else:
                 raise AmbiguousDocument("has something other than a field at its root")
 
@@ -213,9 +213,9 @@ class _Tokens:
             self.name("a type")
         self.directives()
         self.expect("{")
-        inner = self.selection(depth + 1)
-        selection.fields += inner.fields
-        selection.spreads += inner.spreads
+        inline_selection = self.selection(depth + 1)
+        selection.fields += inline_selection.fields
+        selection.spreads += inline_selection.spreads
 
     def _field(self, name: str) -> str:
         if self.peek() == ":":  # `name` is an alias

@@ -133,16 +133,20 @@ def ascii_lower(value: str) -> str:
 def names_in_connection(value: str) -> frozenset[str]:
     """Return the names of fields in the value of ``Connection``, as `normalized_name` returns them.
 
-    These fields are hop-by-hop fields too (RFC 9110 §7.6.1). The result is empty for the usual values, which name none.
+    These fields are hop-by-hop fields too (RFC 9110 §7.6.1). The result is empty for the usual values ``keep-alive`` and
+    ``close``, which name no field.
     """
     if value.lower() in _COMMON_OPTIONS:
         return frozenset()
     return frozenset([normalized_name(token.strip()) for token in value.split(",")])
 
 
-def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
+def from_wire(raw_fields: tuple[tuple[bytes, bytes], ...]) -> Fields:
     """Return header fields as text that can be encoded to the same bytes again."""
-    return [(name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
+    return [
+        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+        for name, value in raw_fields
+    ]
 
 
 # ── Reads the media type of a Content-Type field (RFC 9110 §8.3), in linear time.
@@ -162,7 +166,7 @@ TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 SERVICE_WORKER: Final = "service-worker"
-_OF_ONE_HOP: Final = HOP_BY_HOP | FRAMING
+_ONE_HOP_FIELDS: Final = HOP_BY_HOP | FRAMING
 OWN_COOKIES: Final = ("gw-", "__host-gw-")  # cookies of the gateway's own pages; a provider must not set them
 _MIN_KEY_CHARS: Final = 16  # minimum length of a secret key in gateway.yaml
 _VALID_FOR_CODED_BYTES: Final = frozenset(
@@ -171,7 +175,7 @@ _VALID_FOR_CODED_BYTES: Final = frozenset(
 _PASSES, _DROPPED, _COOKIE, _REFERENCE, _CONNECTION, _PREFIXED, _SERVICE_WORKER = range(1, 8)
 _COMMON_OPTIONS: Final = frozenset({"keep-alive", "close", ""})
 _MAX_KINDS: Final = 1024
-_MAX_KNOWN_CHARS: Final = 64  # longer names are rare, and are not remembered
+_MAX_CACHED_CHARS: Final = 64  # longer names are rare, and are not cached
 _kind_by_name: Final[dict[str, int]] = {}
 _request_kind_by_name: Final[dict[str, int]] = {}
 
@@ -183,15 +187,15 @@ class MalformedResponse(Exception):
 def request_fields(received: Fields, token: str = "") -> Fields:
     """Return the fields to send to the provider, in order.
 
-    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``. A field is removed, whatever its name, if its value
-    contains the caller's secret key: otherwise a client that also sends the key in another field would give it to the
-    provider. A field that contains `token`, the capability in the called URL, is removed too; an empty `token` means no
-    capability.
+    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``. A field of any name is removed if its value contains
+    the caller's secret key. Otherwise the provider would learn the key from a client that also sends the key in another
+    field. A field that contains `token`, the capability in the called URL, is removed too. An empty `token` means that
+    the URL has no capability.
 
     Raises InvalidRequest ``invalid_headers``, with the names of all fields that cannot be forwarded.
     """
     key = _key_of_caller(received)
-    passing: Fields = []
+    passing_fields: Fields = []
     hop_by_hop: frozenset[str] = frozenset()
     has_prefixed = False
     for field in received:
@@ -205,13 +209,13 @@ def request_fields(received: Fields, token: str = "") -> Fields:
             raise _service_worker_error(name)
         elif not (key and key in value) and not (token and token in value):
             has_prefixed = has_prefixed or kind == _PREFIXED
-            passing.append(field)
+            passing_fields.append(field)
     if hop_by_hop:
-        passing = [field for field in passing if normalized_name(field[0]) not in hop_by_hop]
+        passing_fields = [field for field in passing_fields if normalized_name(field[0]) not in hop_by_hop]
     if has_prefixed:
-        passing = _without_prefix(passing, hop_by_hop)
-    _refuse_unsendable(passing)
-    return passing
+        passing_fields = _without_prefix(passing_fields, hop_by_hop)
+    _refuse_unsendable(passing_fields)
+    return passing_fields
 
 
 def _request_kind(name: str) -> int:
@@ -221,13 +225,13 @@ def _request_kind(name: str) -> int:
         kind = _SERVICE_WORKER
     elif lower_name == "connection":
         kind = _CONNECTION
-    elif lower_name in _OF_ONE_HOP or lower_name == "authorization":
+    elif lower_name in _ONE_HOP_FIELDS or lower_name == "authorization":
         kind = _DROPPED
     elif name.lower().startswith(PROXY_PREFIX):
         kind = _PREFIXED
     else:
         kind = _DROPPED if is_for_gateway(lower_name) else _PASSES
-    if len(_request_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_KNOWN_CHARS:
+    if len(_request_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_CACHED_CHARS:
         _request_kind_by_name[name] = kind
     return kind
 
@@ -241,20 +245,22 @@ def _without_prefix(fields: Fields, hop_by_hop: frozenset[str]) -> Fields:
     for name, _ in fields:
         if name.lower().startswith(PROXY_PREFIX):
             sent_name = name[len(PROXY_PREFIX) :]
-            normalized = normalized_name(sent_name)
+            normalized_sent_name = normalized_name(sent_name)
             if is_token(sent_name) and not (
-                normalized in _OF_ONE_HOP or normalized in hop_by_hop or is_for_gateway(normalized)
+                normalized_sent_name in _ONE_HOP_FIELDS
+                or normalized_sent_name in hop_by_hop
+                or is_for_gateway(normalized_sent_name)
             ):
                 sent_names[name] = sent_name
-    replaced = {normalized_name(sent_name) for sent_name in sent_names.values()}
-    passing: Fields = []
+    replaced_names = {normalized_name(sent_name) for sent_name in sent_names.values()}
+    passing_fields: Fields = []
     for name, value in fields:
         if not name.lower().startswith(PROXY_PREFIX):
-            if normalized_name(name) not in replaced:
-                passing.append((name, value))
+            if normalized_name(name) not in replaced_names:
+                passing_fields.append((name, value))
         elif name in sent_names:
-            passing.append((sent_names[name], value))
-    return passing
+            passing_fields.append((sent_names[name], value))
+    return passing_fields
 
 
 def is_token(name: str) -> bool:
@@ -312,29 +318,29 @@ def response_fields(
     values = " ".join([value for _, value in received])
     if not values.isprintable() and CONTROL_CHAR.search(values):
         raise _malformed_error(next(name for name, value in received if CONTROL_CHAR.search(value)))
-    passing: Fields = []
+    passing_fields: Fields = []
     hop_by_hop: frozenset[str] = frozenset()
     for field in received:
         kind = _kind_by_name.get(field[0])
         if kind == _PASSES:
-            passing.append(field)
+            passing_fields.append(field)
             continue
         if kind is None:
             kind = _kind(field[0])
         if kind == _PASSES:
-            passing.append(field)
+            passing_fields.append(field)
         elif kind == _REFERENCE:
             name, value = field
-            passing.append((name, rewrite(normalized_name(name), value)) if rewrite else field)
+            passing_fields.append((name, rewrite(normalized_name(name), value)) if rewrite else field)
         elif kind == _COOKIE:
             # Without the `lstrip`, a provider could set a cookie of the gateway: browsers return `=gw-x=y` as `gw-x=y`.
             if set_cookie and not field[1].lstrip("= \t").lower().startswith(OWN_COOKIES):
-                passing.append(field)
+                passing_fields.append(field)
         elif kind == _CONNECTION:
             hop_by_hop |= names_in_connection(field[1])
     if hop_by_hop:
-        return [field for field in passing if normalized_name(field[0]) not in hop_by_hop]
-    return passing
+        return [field for field in passing_fields if normalized_name(field[0]) not in hop_by_hop]
+    return passing_fields
 
 
 def _kind(name: str) -> int:
@@ -344,16 +350,16 @@ def _kind(name: str) -> int:
     """
     if not is_token(name):
         raise _malformed_error(name)
-    normalized = normalized_name(name)
-    if normalized == "connection":
+    lower_name = normalized_name(name)
+    if lower_name == "connection":
         kind = _CONNECTION
-    elif normalized in _OF_ONE_HOP or _is_site_wide(normalized):
+    elif lower_name in _ONE_HOP_FIELDS or _must_not_reach_caller(lower_name):
         kind = _DROPPED
-    elif normalized in ("set-cookie", "set-cookie2"):
+    elif lower_name in ("set-cookie", "set-cookie2"):
         kind = _COOKIE
     else:
-        kind = _REFERENCE if normalized in REFERENCES else _PASSES
-    if len(_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_KNOWN_CHARS:
+        kind = _REFERENCE if lower_name in REFERENCES else _PASSES
+    if len(_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_CACHED_CHARS:
         _kind_by_name[name] = kind
     return kind
 
@@ -375,17 +381,17 @@ def decoded_fields(fields: Fields) -> Fields:
 
     Removes the fields that describe the encoded bytes, makes an ETag weak, and adds ``Vary``.
     """
-    passing: Fields = []
+    passing_fields: Fields = []
     for name, value in fields:
-        normalized = name.lower()
-        if normalized in _VALID_FOR_CODED_BYTES:
+        lower_name = name.lower()
+        if lower_name in _VALID_FOR_CODED_BYTES:
             continue
-        weak = normalized == "etag" and not value.startswith("W/")
-        passing.append((name, f"W/{value}" if weak else value))
-    passing.append(("Vary", "Accept-Encoding"))
-    return passing
+        becomes_weak = lower_name == "etag" and not value.startswith("W/")
+        passing_fields.append((name, f"W/{value}" if becomes_weak else value))
+    passing_fields.append(("Vary", "Accept-Encoding"))
+    return passing_fields
 
 
-def _is_site_wide(normalized: str) -> bool:
-    foreign_prefixes = ("access-control-", "gateway-", *FRONT_SERVER_PREFIXES)
-    return normalized in SITE_WIDE or normalized == SNIFFING or normalized.startswith(foreign_prefixes)
+def _must_not_reach_caller(lower_name: str) -> bool:
+    removed_prefixes = ("access-control-", "gateway-", *FRONT_SERVER_PREFIXES)
+    return lower_name in SITE_WIDE or lower_name == SNIFFING or lower_name.startswith(removed_prefixes)

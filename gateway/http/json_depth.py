@@ -15,17 +15,17 @@ _BRACKET_OR_STRING: Final = re.compile(r'[\[\]{}]|"(?:[^"\\]++|\\.)*+(?:"|\\?+\Z
 
 def nests_deeper(value: Any, levels: int) -> bool:
     """Return whether arrays and objects are nested more than `levels` levels deep."""
-    layer = [value] if isinstance(value, (dict, list)) else []
+    containers = [value] if isinstance(value, (dict, list)) else []
     for _ in range(levels):
-        layer = [
+        containers = [
             inner
-            for outer in layer
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for container in containers
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, (dict, list))
         ]
-        if not layer:
+        if not containers:
             return False
-    return bool(layer)
+    return bool(containers)
 
 
 def prune(value: Any, levels: int) -> Any:

@@ -52,7 +52,7 @@ class NotJson(ValueError):
 
     def __init__(self, position: int) -> None:
         super().__init__(f"no JSON at byte {position}")
-        self.at = position
+        self.position = position
 
 
 def skip_space(text: str, pos: int) -> int:
@@ -115,18 +115,18 @@ def _end_of_container(text: str, pos: int) -> int:
         char = text[pos : pos + 1]
         if char in ("[", "{"):
             closers.append("]" if char == "[" else "}")
-            run = (ITEMS if char == "[" else MEMBERS).match(text, pos + 1)
+            scalars = (ITEMS if char == "[" else MEMBERS).match(text, pos + 1)
         elif closers and char == closers[-1]:
             closers.pop()
             pos += 1
             if not closers:
                 return pos
-            run = (MORE_ITEMS if closers[-1] == "]" else MORE_MEMBERS).match(text, pos)
+            scalars = (MORE_ITEMS if closers[-1] == "]" else MORE_MEMBERS).match(text, pos)
         else:  # more than RUN_LENGTH scalars follow each other, or this is not JSON
-            run = (ITEMS if closers[-1] == "]" else MEMBERS).match(text, pos) if closers else None
-            run = run if run is not None and run.end() > pos else None
-        if run is None or len(closers) > MAX_DEPTH:
+            scalars = (ITEMS if closers[-1] == "]" else MEMBERS).match(text, pos) if closers else None
+            scalars = scalars if scalars is not None and scalars.end() > pos else None
+        if scalars is None or len(closers) > MAX_DEPTH:
             raise NotJson(pos)
-        pos = run.end()
-        if closers[-1] == "}" and run["key"] is None and text[pos : pos + 1] in ("[", "{"):
+        pos = scalars.end()
+        if closers[-1] == "}" and scalars["key"] is None and text[pos : pos + 1] in ("[", "{"):
             raise NotJson(pos)

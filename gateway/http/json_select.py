@@ -34,7 +34,7 @@ class UnusableExpression(ValueError):
 
 
 def parse_expression(expression: str, name: str = "'select'") -> ParsedResult:
-    """Parse a JMESPath expression. `name`: what the caller sent the expression as, for error messages.
+    """Parse a JMESPath expression. `name`: the field in which the caller sent the expression, for error messages.
 
     Raises UnusableExpression if the expression is invalid or too expensive.
     """
@@ -86,38 +86,40 @@ def steps(node: dict[str, Any]) -> int:
 def _growth_and_steps(node: dict[str, Any]) -> tuple[int, int]:
     """Return both numbers in one pass, because each depends on those of the child nodes."""
     children = _child_nodes(node)
-    of_children = [_growth_and_steps(child) for child in children]
-    return _growth(node, [size for size, _ in of_children]), _steps(node, of_children)
+    child_costs = [_growth_and_steps(child) for child in children]
+    return _growth(node, [size for size, _ in child_costs]), _steps(node, child_costs)
 
 
-def _growth(node: dict[str, Any], inner: list[int]) -> int:
+def _growth(node: dict[str, Any], child_sizes: list[int]) -> int:
     kind, children = node["type"], _child_nodes(node)
     if kind == "literal":
         return max(1, len(json.dumps(node["value"])))
     if kind in _SINGLE_RESULT:  # the result is one value, but both operands are evaluated; literals are not copied
-        return max(1, *(size for size, child in zip(inner, children, strict=True) if child["type"] != "literal"), 1)
+        return max(
+            1, *(size for size, child in zip(child_sizes, children, strict=True) if child["type"] != "literal"), 1
+        )
     if kind in _ADDING:
-        return max(1, sum(inner))
+        return max(1, sum(child_sizes))
     product = 1
     if kind == "function_expression" and node["value"] == "to_string":
         product = TO_STRING_GROWTH
     if kind == "function_expression" and node["value"] == "join" and children and children[0]["type"] != "literal":
         raise UnusableExpression("The first argument of join must be text in quotes, as in join(', ', names).")
-    for size in inner:
+    for size in child_sizes:
         product = min(product * size, MAX_GROWTH + 1)
     return product
 
 
-def _steps(node: dict[str, Any], of_children: list[tuple[int, int]]) -> int:
+def _steps(node: dict[str, Any], child_costs: list[tuple[int, int]]) -> int:
     total = current_growth = 1
     if node["type"] == "function_expression":  # an &expression runs for each value of the other arguments
-        is_last = [child["type"] == "expref" for child in _child_nodes(node)]
-        of_children = [
-            cost for last in (False, True) for cost, at_end in zip(of_children, is_last, strict=True) if at_end is last
-        ]
+        child_types = [child["type"] for child in _child_nodes(node)]
+        typed_costs = list(zip(child_types, child_costs, strict=True))
+        child_costs = [cost for child_type, cost in typed_costs if child_type != "expref"]
+        child_costs += [cost for child_type, cost in typed_costs if child_type == "expref"]
     elif node["type"] not in _CHAINED:
-        return 1 + sum(step_count for _, step_count in of_children)
-    for size, step_count in of_children:
+        return 1 + sum(step_count for _, step_count in child_costs)
+    for size, step_count in child_costs:
         total += current_growth * step_count
         current_growth = min(current_growth * size, MAX_GROWTH)
     return total

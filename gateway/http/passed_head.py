@@ -100,23 +100,24 @@ _KIND_BY_NAME: Final = {
 }
 _TIMEOUT: Final = re.compile(rb"timeout=[0-9]{1,6}(?:, ?max=[0-9]+)?")
 _PROBE: Final = "probe"
-_starts: Final[dict[bytes, tuple[int, bytes]]] = {}
-_lines: Final[dict[bytes, int]] = {}
+_status_by_line: Final[dict[bytes, tuple[int, bytes]]] = {}
+_kind_by_line: Final[dict[bytes, int]] = {}
 
 
 class PlainHead(ResponseHead):
     """A head of plain lines, not parsed into fields.
 
-    `start`: the status line for the caller. `lines`: the header lines for the caller, without line ends. `media_type`:
-    the Content-Type line; empty if there is none. `has_date`: whether the provider sent the header Date. `has_coding`:
-    whether it sent Content-Encoding. `vary`: the Vary line, which `lines` does not contain; empty if there is none.
+    `status_line`: the status line for the caller. `lines`: the header lines for the caller, without line ends.
+    `media_type`: the Content-Type line; empty if there is none. `has_date`: whether the provider sent the header Date.
+    `has_coding`: whether the provider sent Content-Encoding. `vary`: the Vary line, which `lines` does not contain;
+    empty if there is none.
     """
 
-    __slots__ = ("_raw", "has_coding", "has_date", "lines", "media_type", "start", "vary")
+    __slots__ = ("_raw", "has_coding", "has_date", "lines", "media_type", "status_line", "vary")
 
-    def __init__(self, status: int, start: bytes, raw: bytes) -> None:
+    def __init__(self, status: int, status_line: bytes, raw: bytes) -> None:
         self.status = status
-        self.start = start
+        self.status_line = status_line
         self.length = None
         self.chunked = False
         self.keep_s = None
@@ -168,14 +169,14 @@ def plain_head(raw: bytes) -> PlainHead | None:
     lines = raw.split(b"\r\n")
     if len(lines) > MAX_HEADER_LINES:
         return None
-    status_line = _starts.get(lines[0]) or _status_line(lines[0])
-    if status_line is None:
+    parsed_status = _status_by_line.get(lines[0]) or _status_line(lines[0])
+    if parsed_status is None:
         return None
-    head = PlainHead(status_line[0], status_line[1], raw)
+    head = PlainHead(parsed_status[0], parsed_status[1], raw)
     kept_lines = head.lines
     del lines[0]
     for line in lines:
-        kind = _lines.get(line)
+        kind = _kind_by_line.get(line)
         if kind is None:
             kind = _kind(line)
         if kind == _PASSES:
@@ -189,12 +190,12 @@ def plain_head(raw: bytes) -> PlainHead | None:
 
 def cached_line_count() -> int:
     """Return how many header lines are cached."""
-    return len(_lines)
+    return len(_kind_by_line)
 
 
 def clear_cache() -> None:
     """Clear the cache of header lines. Call this regularly, because header lines can contain personal data."""
-    _lines.clear()
+    _kind_by_line.clear()
 
 
 def _status_line(line: bytes) -> tuple[int, bytes] | None:
@@ -209,8 +210,8 @@ def _status_line(line: bytes) -> tuple[int, bytes] | None:
     if head.status < 200 or not line.startswith(b"HTTP/1.1 "):
         return None
     status_line = f"HTTP/1.1 {head.status} {printable(head.reason)}".encode("utf-8", "surrogateescape")
-    if len(_starts) < _MAX_LINES and len(line) <= _LINE_BYTES:
-        _starts[line] = head.status, status_line
+    if len(_status_by_line) < _MAX_LINES and len(line) <= _LINE_BYTES:
+        _status_by_line[line] = head.status, status_line
     return head.status, status_line
 
 
@@ -237,9 +238,9 @@ def _kind(line: bytes) -> int:
     ):
         return _NOT_PLAIN
     if len(line) <= _LINE_BYTES:
-        if len(_lines) >= _MAX_LINES:
-            _lines.clear()
-        _lines[line] = kind
+        if len(_kind_by_line) >= _MAX_LINES:
+            _kind_by_line.clear()
+        _kind_by_line[line] = kind
     return kind
 
 
@@ -251,24 +252,24 @@ def _kind(line: bytes) -> int:
 
 VARY: Final = "Vary"
 NOT_RENDERED: Final[Fields] = [("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "sandbox")]
-CALLED_BY: Final = ("Authorization", "Connection-Id", "Provider-Config-Key", "Base-Url-Override")
+CONNECTION_SELECTING_HEADERS: Final = ("Authorization", "Connection-Id", "Provider-Config-Key", "Base-Url-Override")
 """The request headers that select the credential and the provider. A response depends on these headers, so Vary names
 them (RFC 9110 §12.5.5)."""
 
 
-_GATEWAY_VARY: Final = ", ".join(CALLED_BY)
+_GATEWAY_VARY: Final = ", ".join(CONNECTION_SELECTING_HEADERS)
 
 
-def with_protection_fields(fields: Fields, *, by_headers: bool) -> Fields:
+def with_protection_fields(fields: Fields, *, connection_in_headers: bool) -> Fields:
     """Return the `fields` of a response with `NOT_RENDERED` and Vary added.
 
-    `by_headers`: whether request headers name the connection. If the URL names the connection, Vary stays as the
-    provider sent it.
+    `connection_in_headers`: whether request headers name the connection. If the URL names the connection, Vary stays
+    as the provider sent it.
     """
     provider_values = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
     if provider_values:
         fields = [field for field in fields if field not in provider_values]
-    if not by_headers:
+    if not connection_in_headers:
         return [*fields, *provider_values, *NOT_RENDERED]
     return [
         *fields,
@@ -287,7 +288,7 @@ def vary(provider_values: Sequence[str]) -> str:
     }
     if "*" in names:
         return "*"
-    return ", ".join((*names.values(), *(name for name in CALLED_BY if name.lower() not in names)))
+    return ", ".join((*names.values(), *(name for name in CONNECTION_SELECTING_HEADERS if name.lower() not in names)))
 
 
 ATTEMPTS: Final = istr("Gateway-Attempts")

@@ -41,7 +41,7 @@ OWN_HEADERS: Final = (
     "Gateway-Timeout",
 )
 _OWN_LOWER: Final = frozenset(name.lower() for name in OWN_HEADERS)
-_OWN_BY_REST: Final = {name.removeprefix(_OWN_PREFIX): name for name in OWN_HEADERS}  # by the rest after the prefix
+_OWN_BY_SUFFIX: Final = {name.removeprefix(_OWN_PREFIX): name for name in OWN_HEADERS}
 # The headers of responses and events, which a caller may send back.
 _ECHOED: Final = frozenset(
     f"{_OWN_PREFIX}{name}".lower()
@@ -97,9 +97,9 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
         if name not in headers and not required:
             return ""
         sent_values = headers.getall(name, [])
-        fault = _fault_in(name, sent_values, check, required=required)
-        if fault is not None:
-            issues.append(fault)
+        issue_of_field = _issue_of_header(name, sent_values, check, required=required)
+        if issue_of_field is not None:
+            issues.append(issue_of_field)
             return ""
         return sent_values[0] if sent_values else ""
 
@@ -136,7 +136,7 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
     )
 
 
-def _fault_in(name: str, sent_values: Sequence[str], check: Check, *, required: bool) -> Issue | None:
+def _issue_of_header(name: str, sent_values: Sequence[str], check: Check, *, required: bool) -> Issue | None:
     """Return what is wrong with the header `name`; None if it is valid.
 
     `sent_values`: the header's values, in the order of sending.
@@ -164,12 +164,12 @@ def check_own_headers(headers: "CIMultiDictProxy[str]") -> None:
     """
     issues: list[Issue] = []
     for name in headers:
-        lower = name.lower()
-        if not lower.startswith(_OWN_PREFIX_LOWER) or lower in _ECHOED or lower in _OWN_LOWER:
+        lower_name = name.lower()
+        if not lower_name.startswith(_OWN_PREFIX_LOWER) or lower_name in _ECHOED or lower_name in _OWN_LOWER:
             continue
-        if near := nearest(name[len(_OWN_PREFIX) :], _OWN_BY_REST):
-            message = f"{name} is not a header of the gateway; did you mean {_OWN_BY_REST[near]}?"
-            issues.append(Issue("unrecognized_keys", message, (lower,)))
+        if similar_suffix := nearest(name[len(_OWN_PREFIX) :], _OWN_BY_SUFFIX):
+            message = f"{name} is not a header of the gateway; did you mean {_OWN_BY_SUFFIX[similar_suffix]}?"
+            issues.append(Issue("unrecognized_keys", message, (lower_name,)))
     if issues:
         raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 
@@ -206,9 +206,9 @@ def _true_or_false(value: str) -> str | None:
 
 def _base_url(value: str) -> str | None:
     try:
-        address = parse_url(value)
+        base_url = parse_url(value)
     except ValueError as fault:
         return f"is not a base URL: {fault}"
-    if address.query or has_dot_segment(address.path):
-        return "must not hold a query or dot segments"
+    if base_url.query or has_dot_segment(base_url.path):
+        return "must not contain a query or dot segments"
     return None

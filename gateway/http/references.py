@@ -91,15 +91,17 @@ class LinkRewriter:
         credential. A reference to another origin stays unchanged.
         """
         text = reference.strip()
-        absolute = ABSOLUTE.match(text) or ABSOLUTE.match(f"{self.base.scheme}:{text}" if text.startswith("//") else "")
-        if absolute is not None:
-            scheme = absolute["scheme"].lower()
-            if scheme != self.base.scheme or parse_authority(scheme, absolute["authority"]) != (
+        absolute_match = ABSOLUTE.match(text) or ABSOLUTE.match(
+            f"{self.base.scheme}:{text}" if text.startswith("//") else ""
+        )
+        if absolute_match is not None:
+            scheme = absolute_match["scheme"].lower()
+            if scheme != self.base.scheme or parse_authority(scheme, absolute_match["authority"]) != (
                 self.base.host,
                 self.base.port,
             ):
                 return reference
-            path_and_query = absolute.string[absolute.end() :]
+            path_and_query = absolute_match.string[absolute_match.end() :]
         elif text.startswith("/"):
             path_and_query = text
         else:
@@ -145,12 +147,12 @@ def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     )
     if not spans:
         return reference
-    raw, masked, written_to = reference.encode(errors="surrogateescape"), bytearray(), 0
+    reference_bytes, masked_bytes, written_to = reference.encode(errors="surrogateescape"), bytearray(), 0
     for start, end in spans:
         if start >= written_to:
-            masked += raw[written_to:start] + MASK.encode()
+            masked_bytes += reference_bytes[written_to:start] + MASK.encode()
         written_to = max(written_to, end)
-    return bytes(masked + raw[written_to:]).decode(errors="surrogateescape")
+    return bytes(masked_bytes + reference_bytes[written_to:]).decode(errors="surrogateescape")
 
 
 def _decode(text: str) -> tuple[bytes, list[int]]:
@@ -158,26 +160,26 @@ def _decode(text: str) -> tuple[bytes, list[int]]:
 
     The last position is the end of `text`.
     """
-    raw = text.encode(errors="surrogateescape")
+    text_bytes = text.encode(errors="surrogateescape")
     decoded = bytearray()
     starts: list[int] = []
     copied_to = 0
-    for match in _ESCAPED.finditer(raw):
-        decoded += raw[copied_to : match.start()]
+    for match in _ESCAPED.finditer(text_bytes):
+        decoded += text_bytes[copied_to : match.start()]
         starts += range(copied_to, match.start() + 1)
         decoded.append(int(match[1], 16))
         copied_to = match.end()
-    starts += range(copied_to, len(raw) + 1)
-    return _normalize(bytes(decoded + raw[copied_to:])), starts
+    starts += range(copied_to, len(text_bytes) + 1)
+    return _normalize(bytes(decoded + text_bytes[copied_to:])), starts
 
 
-def _normalize(raw: bytes) -> bytes:
+def _normalize(text: bytes) -> bytes:
     """Return the text normalized for comparison.
 
     The text becomes lower case, because hosts are not case-sensitive. Each plus becomes a space, because forms encode a
     space as a plus.
     """
-    return raw.lower().replace(b"+", b" ")
+    return text.lower().replace(b"+", b" ")
 
 
 def _positions(text: bytes, part: bytes) -> Iterator[int]:

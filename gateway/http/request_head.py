@@ -59,7 +59,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
         raise MethodNotAllowed(
             "method_not_allowed", f"The gateway does not support {method}.", headers=ALLOW, close=True
         )
-    values = {lower: headers.getall(name) for lower, name in CHECKED.items() if name in headers}
+    values = {lower_name: headers.getall(name) for lower_name, name in CHECKED.items() if name in headers}
     check_fields(values, version)
     if FORBIDDEN_TARGET_CHAR.search(target):
         raise InvalidRequest(
@@ -128,8 +128,8 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
     lines = [f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}{framing}\r\n".encode("utf-8", "surrogateescape")
-    breaks = len(lines) + 2 + framing.count("\n")
-    if head.translate(None, BYTES_OF_FIELDS) != b"\r\n" * breaks or " " in target or " " in method:
+    line_count = len(lines) + 2 + framing.count("\n")
+    if head.translate(None, BYTES_OF_FIELDS) != b"\r\n" * line_count or " " in target or " " in method:
         raise ValueError("a control character in the head of a request")
     return head
 

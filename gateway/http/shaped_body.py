@@ -37,19 +37,20 @@ def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
 class ShapedBody:
     """The shortened response.
 
-    `text`: the response as text. `value`: the parsed value of a JSON response. `whole`: whether nothing was cut.
-    `of_json`: whether the response is JSON. `is_text`: False for files and images, which have no `text` here.
-    `unselected`: whether the expression was not applied, because the response is not JSON. `cut_to`: a description of
-    the remaining part; empty if nothing was cut. `only_names`: whether the value has only the names of the response's
-    members. `fault`: why the expression could not be evaluated; empty if there was no fault.
+    - `text`: the response as text. `value`: the parsed value of a JSON response.
+    - `is_whole`: whether nothing was cut. `cut_to`: a description of the remaining part; empty if nothing was cut.
+    - `is_json`: whether the response is JSON. `is_text`: False for files and images, which have no `text` here.
+    - `select_ignored`: whether the expression was not applied, because the response is not JSON.
+    - `fault`: why the expression could not be evaluated; empty if there was no fault.
+    - `only_names`: whether the value has only the names of the response's members.
     """
 
     text: str
     value: Any = None
-    whole: bool = True
-    of_json: bool = False
+    is_whole: bool = True
+    is_json: bool = False
     is_text: bool = True
-    unselected: bool = False
+    select_ignored: bool = False
     cut_to: str = ""
     fault: str = ""
     only_names: bool = False
@@ -63,10 +64,10 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     """
     if not body:
         return ShapedBody("")
-    is_text, is_json = _kind(media_type)
+    is_text, has_json_type = _kind(media_type)
     if not is_text:
-        return ShapedBody("", whole=False, is_text=False)
-    if (is_json or body[:1] in (b"{", b"[")) and (len(body) < MAX_VALUES or values_in(body) <= MAX_VALUES):
+        return ShapedBody("", is_whole=False, is_text=False)
+    if (has_json_type or body[:1] in (b"{", b"[")) and (len(body) < MAX_VALUES or values_in(body) <= MAX_VALUES):
         try:
             return _shape_json(parse_json(body), body, select, max_bytes)
         except (ValueError, RecursionError):
@@ -74,12 +75,12 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        return ShapedBody("", whole=False, is_text=False)
+        return ShapedBody("", is_whole=False, is_text=False)
     if len(body) <= max_bytes:
-        return ShapedBody(text, unselected=select is not None)
-    part = body[:max_bytes].decode(errors="ignore")
-    cut_to = f"first {len(part.encode())}"
-    return ShapedBody(part, whole=False, unselected=select is not None, cut_to=cut_to)
+        return ShapedBody(text, select_ignored=select is not None)
+    beginning = body[:max_bytes].decode(errors="ignore")
+    cut_to = f"first {len(beginning.encode())}"
+    return ShapedBody(beginning, is_whole=False, select_ignored=select is not None, cut_to=cut_to)
 
 
 @lru_cache(maxsize=64)
@@ -95,16 +96,16 @@ def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_byt
         try:
             document = evaluate(select, document, values_in(body))
         except UnusableExpression as fault:
-            return ShapedBody("", whole=False, fault=str(fault))
+            return ShapedBody("", is_whole=False, fault=str(fault))
     try:
         whole_json = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
         if whole_json is not None:
-            return ShapedBody(whole_json, document, of_json=True)
+            return ShapedBody(whole_json, document, is_json=True)
         return _first_part(document, max_bytes)
     except (ValueError, TypeError):  # TypeError: the result contains an expression, as that of not_null(&a)
         if select is None:
             raise
-        return ShapedBody("", whole=False, fault="'select' gives infinity or another value that JSON does not have.")
+        return ShapedBody("", is_whole=False, fault="'select' gives infinity or another value that JSON does not have.")
 
 
 def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
@@ -139,7 +140,7 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
         lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
         name = max(lists, key=lambda member: len(lists[member]), default=None)
         if name is not None:
-            without_items = {other: [] if other == name else value for other, value in document.items()}
+            without_items = {member: [] if member == name else value for member, value in document.items()}
             rest_json = _json_within(without_items, max_bytes)
             items = _items_within(lists[name], max_bytes - len(rest_json.encode())) if rest_json is not None else []
             if items:
@@ -163,4 +164,4 @@ def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
 
 def _cut_result(value: Any, cut_to: str, *, only_names: bool = False) -> ShapedBody:
     text = ENCODER.encode(value)
-    return ShapedBody(text, value, whole=False, of_json=True, cut_to=cut_to, only_names=only_names)
+    return ShapedBody(text, value, is_whole=False, is_json=True, cut_to=cut_to, only_names=only_names)

@@ -44,8 +44,8 @@ def _object_from_pairs(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse_constant(word: str) -> NoReturn:
-    raise _json_error(f"contains {word}, which is not JSON")
+def _refuse_constant(constant: str) -> NoReturn:
+    raise _json_error(f"contains {constant}, which is not JSON")
 
 
 def _finite_number(text: str) -> float:

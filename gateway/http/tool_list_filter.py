@@ -49,8 +49,8 @@ def filtered_json(body: bytes, is_allowed: IsToolAllowed) -> bytes:
 def _filter_lists(value: Any, is_allowed: IsToolAllowed) -> bool:
     """Remove tools from `value`, and mark its lists; return whether `value` was changed."""
     if isinstance(value, list):
-        filtered = [_filter_lists(item, is_allowed) for item in value]
-        return any(filtered)
+        changes = [_filter_lists(item, is_allowed) for item in value]
+        return any(changes)
     result = value.get("result") if isinstance(value, dict) else None
     tools = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(tools, list):
@@ -93,7 +93,7 @@ class StreamEventFilter:
         while (event_end := _EVENT_END.search(self._buffer, max(event_start, search_start))) is not None:
             if event_end.end() == len(self._buffer) and self._buffer.endswith(b"\r"):
                 break  # a line feed can follow
-            events.append(self._event(bytes(self._buffer[event_start : event_end.end()])))
+            events.append(self._filtered_event(bytes(self._buffer[event_start : event_end.end()])))
             event_start = search_start = event_end.end()
         del self._buffer[:event_start]
         if len(self._buffer) > MAX_EVENT_BYTES:
@@ -105,26 +105,26 @@ class StreamEventFilter:
 
         Clients ignore these bytes.
         """
-        last_event = self._event(bytes(self._buffer)) if self._buffer else b""
+        last_event = self._filtered_event(bytes(self._buffer)) if self._buffer else b""
         self._buffer.clear()
         return last_event
 
-    def _event(self, raw: bytes) -> bytes:
+    def _filtered_event(self, event: bytes) -> bytes:
         if not self._has_begun:  # clients skip a byte order mark at the start of the stream
             self._has_begun = True
-            raw = raw.removeprefix(BOM)
-        if raw.count(b"\n") + raw.count(b"\r") > MAX_LINES:
+            event = event.removeprefix(BOM)
+        if event.count(b"\n") + event.count(b"\r") > MAX_LINES:
             raise MalformedResponse(f"one of its events has more than {MAX_LINES} lines")
         try:
-            lines = _LINE_END.split(raw.decode())
+            lines = _LINE_END.split(event.decode())
         except UnicodeDecodeError as fault:
             raise MalformedResponse("one of its events is not UTF-8") from fault
         fields = [line.partition(":") for line in lines if line]
         data = "\n".join(value.removeprefix(" ") for name, _, value in fields if name == "data")
         if not data.strip():
-            return raw
-        filtered = filtered_json(data.encode(), self._is_allowed)
-        if filtered == data.encode():
-            return raw
+            return event
+        filtered_data = filtered_json(data.encode(), self._is_allowed)
+        if filtered_data == data.encode():
+            return event
         other_lines = [line for line in lines if line and line.partition(":")[0] != "data"]
-        return "\n".join((*other_lines, f"data: {filtered.decode()}", "", "")).encode()
+        return "\n".join((*other_lines, f"data: {filtered_data.decode()}", "", "")).encode()

@@ -63,23 +63,25 @@ def origin_form(target: str, host: str) -> str:
     """
     if target.startswith(("/", "*")):
         return target
-    absolute = ABSOLUTE.match(target)
-    if absolute is not None:
-        scheme, authority = absolute["scheme"].lower(), absolute["authority"]
-        parsed = parse_authority(scheme, authority)
-        if authority.lower() == host.lower() or (parsed is not None and parsed == parse_authority(scheme, host)):
-            path_and_query = target[absolute.end() :]
+    absolute_match = ABSOLUTE.match(target)
+    if absolute_match is not None:
+        scheme, authority = absolute_match["scheme"].lower(), absolute_match["authority"]
+        host_and_port = parse_authority(scheme, authority)
+        if authority.lower() == host.lower() or (
+            host_and_port is not None and host_and_port == parse_authority(scheme, host)
+        ):
+            path_and_query = target[absolute_match.end() :]
             return path_and_query if path_and_query.startswith("/") else f"/{path_and_query}"
     raise InvalidRequest(
         "bad_framing", "The target's authority is not the one in Host. Send the path alone.", close=True
     )
 
 
-def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = None) -> ProxiedTarget:
+def parse_proxied_target(target: str, mount_prefix: str, shown_prefix: str | None = None) -> ProxiedTarget:
     """Return the path and the query to request from the provider.
 
-    `mount_prefix`: the literal start of the target, for example ``/gateway/proxy``. `shown`: the text that replaces a
-    secret `mount_prefix` in error messages; None shows `mount_prefix`.
+    `mount_prefix`: the literal start of the target, for example ``/gateway/proxy``. `shown_prefix`: the text that
+    replaces a secret `mount_prefix` in error messages; None shows `mount_prefix`.
 
     Raises InvalidRequest ``bad_path`` for a target with another start (``/%70roxy``), for dot segments in any encoding,
     and for characters that must be percent-encoded. Dot segments in the query are allowed.
@@ -90,7 +92,7 @@ def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = Non
         )
     path_and_query = target.removeprefix(mount_prefix)
     if not target.startswith(mount_prefix) or path_and_query[:1] not in ("", "/", "?"):
-        raise InvalidRequest("bad_path", f"The path must begin literally with {shown or mount_prefix}/.")
+        raise InvalidRequest("bad_path", f"The path must begin literally with {shown_prefix or mount_prefix}/.")
     path, question_mark, query = path_and_query.partition("?")
     if has_dot_segment(path):
         raise InvalidRequest("bad_path", "The path contains a '.' or '..' segment; send the path it resolves to.")
@@ -106,11 +108,11 @@ def without_base(proxied_target: ProxiedTarget, base: ParsedUrl) -> ProxiedTarge
     """
     if "://" not in proxied_target.path[:9]:  # true for nearly every path
         return proxied_target
-    absolute = ABSOLUTE.match(proxied_target.path, 1)
-    if absolute is None:
+    absolute_match = ABSOLUTE.match(proxied_target.path, 1)
+    if absolute_match is None:
         return proxied_target
-    scheme = absolute["scheme"].lower()
-    authority, path = parse_authority(scheme, absolute["authority"]), proxied_target.path[absolute.end() :]
+    scheme = absolute_match["scheme"].lower()
+    authority, path = parse_authority(scheme, absolute_match["authority"]), proxied_target.path[absolute_match.end() :]
     if scheme != base.scheme or authority != (base.host, base.port) or not path.startswith(base.path):
         return proxied_target
     below_base = path.removeprefix(base.path)

@@ -132,10 +132,10 @@ def find_list(
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     length = len(page_result.records)
-    if not length and page_result.next is None and page_result.refused is None:
+    if not length and page_result.next is None and page_result.next_page_fault is None:
         return None
     next_target = None if page_result.next is None else _next_target(opened, target, page_result.next, gateway_base_url)
-    is_next_unusable = page_result.refused is not None or (page_result.next is not None and next_target is None)
+    is_next_unusable = page_result.next_page_fault is not None or (page_result.next is not None and next_target is None)
     if next_target == target:  # a last page can name itself
         next_target = None
     digest = page_result.records.digest if length and page_result.paging.type == "offset" else None

@@ -47,13 +47,13 @@ def provider_result(
     """
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
-    if select is None and not failed and shaped.whole and shaped.of_json:  # the usual response
+    if select is None and not failed and shaped.is_whole and shaped.is_json:  # the usual response
         tool_result = {"content": [text_block(shaped.text)], "isError": False, "structuredContent": shaped.value}
         return ShapedResult(tool_result, False, shaped.text)  # `text` is `value` as compact JSON
     note = note_of(shaped, media_type, len(body), max_bytes)
-    if select is not None and not failed and shaped.of_json and shaped.whole and shaped.value is None:
+    if select is not None and not failed and shaped.is_json and shaped.is_whole and shaped.value is None:
         note = SELECT_EMPTY
-    has_value = shaped.of_json and (shaped.whole or shaped.value is not None)
+    has_value = shaped.is_json and (shaped.is_whole or shaped.value is not None)
     content = []
     if failed or not body:
         content.append(text_block(f"The provider returned {status} {reason}.".replace(" .", ".")))
@@ -67,22 +67,22 @@ def provider_result(
     elif has_value:
         result["structuredContent"] = shaped.value
         return ShapedResult(
-            result, not shaped.whole, shaped.text, shaped.only_names
+            result, not shaped.is_whole, shaped.text, shaped.only_names
         )  # `text` is `value` as compact JSON
-    return ShapedResult(result, not shaped.whole)
+    return ShapedResult(result, not shaped.is_whole)
 
 
 def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> str:
     """Return a note for the model about an incomplete result; empty if the result is complete."""
     if shaped.fault:
         return f"{shaped.fault} The request was sent; the link has the whole response."
-    unselected = f"{SELECT_UNUSED} " if shaped.unselected else ""
-    if shaped.whole:
+    unselected = f"{SELECT_UNUSED} " if shaped.select_ignored else ""
+    if shaped.is_whole:
         return unselected.strip()
     if not shaped.is_text:
         content_type = media_type.partition(";")[0].strip().lower()
         return f"{counted(size, 'byte')} of {content_type or 'an unknown type'}: read the link."
-    if shaped.of_json:
+    if shaped.is_json:
         return (
             f"Cut to {shaped.cut_to}: the response has {counted(size, 'byte')}, and max_bytes is {max_bytes}. Call "
             "again with 'select' (JMESPath) for the fields you need, with fewer items per page, or read the link."

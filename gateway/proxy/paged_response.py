@@ -220,9 +220,9 @@ class _PagedCall:
     def record_passed(self, page: PageResult) -> None:
         self.pages += 1
         self.records += len(page.records)
-        self._cursor_seen = self._cursor_seen or page.unseen is None
+        self._cursor_seen = self._cursor_seen or page.cursor_candidates is None
         self._missing_cursor_path = page.paging.cursor_path_in_response
-        self.fault = page.refused
+        self.fault = page.next_page_fault
 
     def progress(self, next_position: Position | None) -> dict[str, Any]:
         fields: dict[str, Any] = {"pages": self.pages, "records": self.records}
@@ -279,15 +279,21 @@ class _PagedCall:
                 )
             return page
         if page.next is None:
-            cursor_misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
-            return replace(page, refused=_misnamed_cursor_error(page)) if cursor_misnamed and page.unseen else page
+            cursor_misnamed = self._paging.cursor_named and not self._cursor_seen and page.next_page_fault is None
+            return (
+                replace(page, next_page_fault=_misnamed_cursor_error(page))
+                if cursor_misnamed and page.cursor_candidates
+                else page
+            )
         if self._cycles.detect_repeat(page.next.at):
-            return replace(page, next=None, refused=_repeated_page_error("its next page is one that was read before"))
+            return replace(
+                page, next=None, next_page_fault=_repeated_page_error("its next page is one that was read before")
+            )
         opened = self._request[CONNECTION]
         if page.paging.type == "link":
             origin = parse_page_url(page.next.at).origin
             if not covers(opened.allowed_origins | {opened.base.origin}, origin):
-                return replace(page, next=None, refused=_forbidden_origin_error(origin))
+                return replace(page, next=None, next_page_fault=_forbidden_origin_error(origin))
         return page
 
 
@@ -295,7 +301,7 @@ def _misnamed_cursor_error(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
         f"The provider's page has nothing at '{page.paging.cursor_path_in_response}' (cursor_path_in_response), but has "
-        f"{', '.join(list(page.unseen or ())[:5])}. Set cursor_path_in_response to the path of the cursor.",
+        f"{', '.join(list(page.cursor_candidates or ())[:5])}. Set cursor_path_in_response to the path of the cursor.",
     )
 
 

@@ -209,7 +209,7 @@ def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bo
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
-    fields = with_protection_fields(fields, by_headers=CAPABILITY not in request)
+    fields = with_protection_fields(fields, connection_in_headers=CAPABILITY not in request)
     response = PassedResponse(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if is_live(exchange.headers):
         response.headers.extend([UNBUFFERED])

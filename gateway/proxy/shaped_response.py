@@ -75,7 +75,7 @@ async def shaped_response(
             shaped = shaped_body(*arguments)
         if shaped.fault:
             raise _cannot_shape(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
-        if shaped.unselected:
+        if shaped.select_ignored:
             raise _cannot_shape("is not JSON, so Gateway-Select cannot be used", "not_json")
         if not shaped.is_text and shape.select is None and len(whole_body) <= shape.max_bytes:
             content, is_unchanged = whole_body, True
@@ -85,7 +85,7 @@ async def shaped_response(
                 "too_large",
             )
         else:
-            content, is_unchanged = shaped.text.encode(), not shaped.of_json
+            content, is_unchanged = shaped.text.encode(), not shaped.is_json
     finally:
         held_response.release()
     response = response_of(request, exchange, decoded=True)
@@ -93,7 +93,7 @@ async def shaped_response(
         response.headers.popall(name, None)
     if not is_unchanged:
         response.headers[hdrs.CONTENT_TYPE] = "application/json"
-    if not shaped.whole and shaped.is_text:
+    if not shaped.is_whole and shaped.is_text:
         response.headers[CUT_FIELD] = printable(f"{shaped.cut_to}; {counted(len(whole_body), 'byte')}")
     response.set_length_of(content)
     return with_gateway_fields(response, request, attempts), content

@@ -49,13 +49,17 @@ def response_head(
             if plan.mount != PROXY_PATH:
                 head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_NO_REFERRER]
             return _encode_plain_head(
-                head, plan.method, _OWN_LINES % (request_id, timing), by_headers=plan.mount == PROXY_PATH, last=last
+                head,
+                plan.method,
+                _OWN_LINES % (request_id, timing),
+                connection_in_headers=plan.mount == PROXY_PATH,
+                last=last,
             )
         head = head.with_fields()
     fields = provider_fields(head, plan, decoded=decoded)
     if plan.mount != PROXY_PATH:
         fields = with_gateway_referrer_policy(fields)
-    fields = with_protection_fields(fields, by_headers=plan.mount == PROXY_PATH)
+    fields = with_protection_fields(fields, connection_in_headers=plan.mount == PROXY_PATH)
     if is_live(head.fields):
         fields.append(UNBUFFERED)
     if plan.rate_state is not None:
@@ -77,9 +81,9 @@ def provider_fields(head: ResponseHead, plan: FastPlan, *, decoded: bool) -> Fie
 
 
 def _encode_plain_head(
-    head: PlainHead, method: str, own_lines: str, *, by_headers: bool, last: bool
+    head: PlainHead, method: str, own_lines: str, *, connection_in_headers: bool, last: bool
 ) -> tuple[bytes, bool]:
-    lines = [head.start, *head.lines, _lines_to_add(head.media_type, head.vary, by_headers)]
+    lines = [head.status_line, *head.lines, _lines_to_add(head.media_type, head.vary, connection_in_headers)]
     if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
         own_lines, chunked = f"{own_lines}\r\nContent-Length: {head.length}", False  # the usual case
     else:
@@ -100,12 +104,12 @@ def _date_field() -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _lines_to_add(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
+def _lines_to_add(media_type: bytes, vary: bytes, connection_in_headers: bool) -> bytes:
     """Return the lines to add to a response with these ``Content-Type`` and ``Vary`` lines.
 
     An empty argument means that the response has no such line.
     """
-    fields = with_protection_fields([_field(vary)] if vary else [], by_headers=by_headers)
+    fields = with_protection_fields([_field(vary)] if vary else [], connection_in_headers=connection_in_headers)
     if media_type and is_live([_field(media_type)]):
         fields = [*fields, UNBUFFERED]
     return "\r\n".join(f"{name}: {value}" for name, value in fields).encode("utf-8", "surrogateescape")

@@ -76,7 +76,8 @@ class Response:
             b"date:",
         )
         whole = {
-            b"%b: %b" % (name.encode(), value.encode()) for name, value in with_protection_fields([], by_headers=True)
+            b"%b: %b" % (name.encode(), value.encode())
+            for name, value in with_protection_fields([], connection_in_headers=True)
         }
         return [line for line in self.head.lines if line not in whole and not line.lower().startswith(ours)]
 

@@ -168,20 +168,20 @@ def _definitions(query: str) -> tuple[set[str], set[str]]:
     variables: set[str] = set()
     depth, at_definition_start = 0, True
     for match in _LEXEME.finditer(query):
-        word = match[0]
-        if word in "{([":
+        lexeme = match[0]
+        if lexeme in "{([":
             if at_definition_start and depth == 0:
                 kinds.add("query")
                 at_definition_start = False
             depth += 1
-        elif word in "})]":
+        elif lexeme in "})]":
             if not depth:
                 raise ValueError("works only for a GraphQL query, and this document closes more brackets than it opens")
             depth -= 1
-            at_definition_start = at_definition_start or (depth == 0 and word == "}")
-        elif word.startswith("$"):
-            variables.add(word[1:])
-        elif at_definition_start and depth == 0 and word[0] not in '"#@':
-            kinds.add(word)
+            at_definition_start = at_definition_start or (depth == 0 and lexeme == "}")
+        elif lexeme.startswith("$"):
+            variables.add(lexeme[1:])
+        elif at_definition_start and depth == 0 and lexeme[0] not in '"#@':
+            kinds.add(lexeme)
             at_definition_start = False
     return kinds, variables

@@ -101,10 +101,10 @@ def resolve(reference: str, page: PageUrl) -> PageUrl:
     if _OTHER_SCHEME.match(text):
         return _with_https(parse_page_url(text), page)
     if text.startswith("/"):
-        path, mark, query = text.partition("?")
+        path, question_mark, query = text.partition("?")
         if page.path.endswith(path) and path != "/":
             path = page.path
-        return parse_page_url(page.origin + path + mark + query)
+        return parse_page_url(page.origin + path + question_mark + query)
     if text.startswith("?"):
         return parse_page_url(page.origin + page.path + text)
     if not text or text.startswith("#"):
@@ -163,15 +163,16 @@ class PageResult:
     """The result of reading one page.
 
     `paging`: the pagination method that was used, with the path of the records. `next`: the position of the next page;
-    None on the last page. `refused`: the error if the next page exists, but cannot be requested. `unseen`: if the page
-    has no value at the cursor's path, the names of members that could be the cursor; otherwise None.
+    None on the last page. `next_page_fault`: the error if the next page exists, but cannot be requested.
+    `cursor_candidates`: if the page has no value at the cursor's path, the names of members that could be the cursor;
+    otherwise None.
     """
 
     records: Records
     paging: PagingScheme
     next: Position | None
-    refused: UpstreamFailed | None = None
-    unseen: Sequence[str] | None = None
+    next_page_fault: UpstreamFailed | None = None
+    cursor_candidates: Sequence[str] | None = None
 
 
 def parse_page(
@@ -201,19 +202,24 @@ def read_page(document: PageDocument, headers: Fields, paging: PagingScheme, pag
         return _read_connection_page(document, paging)
     records, paging = _records(document, paging)
     try:
-        next_at = _next_position_text(document, headers, paging, page, len(records))
+        position_text = _next_position_text(document, headers, paging, page, len(records))
     except UpstreamFailed as fault:
         return PageResult(records, paging, None, fault)
-    unseen = None
+    cursor_candidates = None
     if (
         paging.type == "cursor"
-        and next_at is None
+        and position_text is None
         and document.value(paging.cursor_path_in_response or "") is NonScalar.MISSING
     ):
-        unseen = [
+        cursor_candidates = [
             name for name in document.text_paths() if _CURSOR_NAMES.search(name) and not _NOT_THE_CURSOR.search(name)
         ]
-    return PageResult(records, paging, None if next_at is None else Position(paging, next_at), unseen=unseen)
+    return PageResult(
+        records,
+        paging,
+        None if position_text is None else Position(paging, position_text),
+        cursor_candidates=cursor_candidates,
+    )
 
 
 def _fit_score(document: PageDocument, headers: Fields, paging: PagingScheme) -> tuple[int, int]:
@@ -269,8 +275,8 @@ def _only_array(document: PageDocument) -> Records | None:
     arrays = document.arrays()
     if len(arrays) > 1:
         object_arrays = {name: records for name, records in arrays.items() if records.hold_objects}
-        nothing_in_any = not any(len(records) for records in arrays.values())
-        arrays = dict(list(arrays.items())[:1]) if nothing_in_any else object_arrays
+        all_are_empty = not any(len(records) for records in arrays.values())
+        arrays = dict(list(arrays.items())[:1]) if all_are_empty else object_arrays
     if not arrays and document.is_empty_object:
         return NO_RECORDS
     return next(iter(arrays.values())) if len(arrays) == 1 else None
@@ -289,14 +295,14 @@ def _next_position_text(
     if paging.type == "offset":
         return _next_offset(paging, page, count, has_more=bool(has_more))
     if paging.in_body:
-        next_at = _cursor_json(document, paging.cursor_path_in_response or "")
+        position_text = _cursor_json(document, paging.cursor_path_in_response or "")
     else:
-        next_at = (
+        position_text = (
             _next_cursor(document, paging) if paging.type == "cursor" else _next_link(document, headers, paging, page)
         )
-    if next_at is None and has_more:
+    if position_text is None and has_more:
         raise _page_error(f"says that more records follow ({paging.has_more_path_in_response}), but not where")
-    return next_at
+    return position_text
 
 
 def _has_more(document: PageDocument, paging: PagingScheme) -> bool | None:
@@ -319,13 +325,13 @@ def _cursor_json(document: PageDocument, path: str) -> str | None:
 
     The JSON text keeps the cursor's type, so that a number is sent back as a number.
     """
-    raw = document.raw(path)
-    if raw is None or raw in _EMPTY_JSON:
+    cursor_json = document.raw(path)
+    if cursor_json is None or cursor_json in _EMPTY_JSON:
         return None
-    if len(raw) > MAX_CURSOR:
+    if len(cursor_json) > MAX_CURSOR:
         raise _page_error(f"has a cursor of more than {MAX_CURSOR} characters ({path})")
     try:
-        value = json.loads(raw)
+        value = json.loads(cursor_json)
         json.dumps(value, ensure_ascii=False).encode()
         return json.dumps(value, separators=(",", ":"))
     except (ValueError, RecursionError) as fault:
@@ -360,14 +366,14 @@ def _read_connection_page(document: PageDocument, paging: PagingScheme) -> PageR
     if has_more is False:
         return PageResult(records, paging, None)
     try:
-        next_at = _cursor_json(document, f"{path}.{PAGE_INFO}.endCursor") if has_more is True else None
+        position_text = _cursor_json(document, f"{path}.{PAGE_INFO}.endCursor") if has_more is True else None
     except UpstreamFailed as fault:
         return PageResult(records, paging, None, fault)
-    if next_at is None:
+    if position_text is None:
         return PageResult(
             records, paging, None, _page_error(f"does not say in '{path}' whether more records follow. {_SELECT}")
         )
-    return PageResult(records, paging, Position(paging, next_at))
+    return PageResult(records, paging, Position(paging, position_text))
 
 
 def _connection_path(document: PageDocument) -> str:
@@ -410,12 +416,12 @@ def _next_offset(paging: PagingScheme, page: PageUrl, count: int, *, has_more: b
     Only an empty page is the end of the list. A short page is not the end, because the provider can remove records from
     a page.
     """
-    by_page = paging.offset_calculation_method == "per-page"
+    counts_pages = paging.offset_calculation_method == "per-page"
     if not count:
-        if has_more and not by_page:
+        if has_more and not counts_pages:
             raise _page_error("is empty but says that more records follow, so the next offset is unknown")
         return str(offset_of(paging, page) + 1) if has_more else None
-    return str(offset_of(paging, page) + (1 if by_page else count))
+    return str(offset_of(paging, page) + (1 if counts_pages else count))
 
 
 def offset_of(paging: PagingScheme, page: PageUrl) -> int:

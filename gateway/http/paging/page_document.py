@@ -121,17 +121,17 @@ class PageDocument:
 
     def arrays(self) -> dict[str, Records]:
         """Return the arrays that are direct members of the page, by name. Raises UpstreamFailed."""
-        names: dict[str, Records] = {}
+        arrays_by_name: dict[str, Records] = {}
 
         def visit(name: str, position: int) -> int:
             if self._text[position : position + 1] != "[":
                 return self._end_of_value_at(position)
             end, bounds = self._array_at(position)
-            names[name] = Records(self._text, name, bounds)
+            arrays_by_name[name] = Records(self._text, name, bounds)
             return end
 
         self._visit_members(visit)
-        return names
+        return arrays_by_name
 
     def text_paths(self) -> list[str]:
         """Return the paths of all non-empty strings that are at most two levels deep. Raises UpstreamFailed."""
@@ -139,7 +139,7 @@ class PageDocument:
 
         def visit(name: str, position: int) -> int:
             if self._text[position : position + 1] == "{" and "." not in name:
-                return self._members(position, lambda inner, below: visit(f"{name}.{inner}", below))
+                return self._members(position, lambda member, start: visit(f"{name}.{member}", start))
             if self._text[position : position + 1] == '"' and self._text[position + 1 : position + 2] != '"':
                 paths.append(name)
             return self._end_of_value_at(position)
@@ -189,12 +189,14 @@ class PageDocument:
                     return self._end_of_value_at(position)
                 return search_object(f"{path}.{member}" if path else member, levels - 1)(position)
 
-            return lambda at: self._members(at, visit) if levels else self._end_of_value_at(at)
+            return lambda start: self._members(start, visit) if levels else self._end_of_value_at(start)
 
         self._read_at(
             "",
-            lambda at: (
-                search_object("", MAX_SEARCH_DEPTH)(at) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
+            lambda start: (
+                search_object("", MAX_SEARCH_DEPTH)(start)
+                if self._text[start : start + 1] == "{"
+                else self._end_of_value_at(start)
             ),
         )
         return paths
@@ -217,7 +219,7 @@ class PageDocument:
         except NotJson as fault:
             raise UpstreamFailed(
                 "page_unreadable",
-                f"The provider's response is not JSON from byte {fault.at} on, so its records cannot be read.",
+                f"The provider's response is not JSON from byte {fault.position} on, so its records cannot be read.",
             ) from fault
 
     def _walk(self, pos: int, path: str | None, read_value: ValueReader) -> int:
@@ -296,9 +298,9 @@ class PageDocument:
 
         Raises UpstreamFailed ``page_too_large``.
         """
-        cached = self._arrays.get(pos)
-        if cached is not None:
-            return cached
+        cached_array = self._arrays.get(pos)
+        if cached_array is not None:
+            return cached_array
         text, bounds, start_pos = self._text, array("I"), pos
         pos = skip_space(text, pos + 1)
         if text[pos : pos + 1] == "]":
@@ -324,8 +326,8 @@ class PageDocument:
         return pos, bounds
 
     def _end_of_value_at(self, pos: int) -> int:
-        cached = self._arrays.get(pos)
-        return end_of_value(self._text, pos) if cached is None else cached[0]
+        cached_array = self._arrays.get(pos)
+        return end_of_value(self._text, pos) if cached_array is None else cached_array[0]
 
 
 def _scalar(text: str) -> str | bool | None:

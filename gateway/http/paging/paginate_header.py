@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_START: Final = re.compile(r"[ \t]*+(?P<what>[A-Za-z0-9_-]++)[ \t]*+")
+_START: Final = re.compile(r"[ \t]*+(?P<pages>[A-Za-z0-9_-]++)[ \t]*+")
 _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
@@ -43,12 +43,12 @@ def parse_paginate_header(text: str) -> PaginateHeader:
 
     Raises ValueError with a message that continues a sentence after the header's name.
     """
-    count_match = _START.match(text)
-    if count_match is None or not (count_match["what"] == "all" or _COUNT.fullmatch(count_match["what"])):
+    pages_match = _START.match(text)
+    if pages_match is None or not (pages_match["pages"] == "all" or _COUNT.fullmatch(pages_match["pages"])):
         raise ValueError("must begin with 'all' or a number of pages, as in 'all' or '10; type=cursor'")
-    params = _params(text, count_match.end())
+    params = _params(text, pages_match.end())
     return PaginateHeader(
-        pages=None if count_match["what"] == "all" else int(count_match["what"]),
+        pages=None if pages_match["pages"] == "all" else int(pages_match["pages"]),
         limit=_limit(params.pop("limit")) if "limit" in params else None,
         marks=_flag("marks", params.pop("marks")) if "marks" in params else False,
         fields={

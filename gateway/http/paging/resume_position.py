@@ -37,8 +37,8 @@ def encode_position(position: Position, request_digest: str) -> str:
     """Return the position as text. The caller must encrypt the text before the gateway sends it."""
     paging = {name: value for name, value in asdict(position.scheme).items() if value is not None}
     body_entry = {"body": position.body_digest} if position.body_digest else {}
-    encoded = {"v": VERSION, "for": request_digest, **body_entry, "way": paging, "at": position.at}
-    return json.dumps(encoded, separators=(",", ":"))
+    members = {"v": VERSION, "for": request_digest, **body_entry, "way": paging, "at": position.at}
+    return json.dumps(members, separators=(",", ":"))
 
 
 def decode_position(text: str, request_digest: str) -> Position:
@@ -46,12 +46,12 @@ def decode_position(text: str, request_digest: str) -> Position:
 
     Raises ValueError with a message that continues a sentence after the header's name.
     """
-    position = json.loads(text)
-    if position.get("v") != VERSION or not position["way"].keys() <= _SCHEME_FIELDS:
+    members = json.loads(text)
+    if members.get("v") != VERSION or not members["way"].keys() <= _SCHEME_FIELDS:
         raise ValueError("was made by another version of the gateway; start again with the first page")
-    if position["for"] != request_digest:
+    if members["for"] != request_digest:
         raise ValueError("belongs to another request; send the path, query and connection of the first request")
-    return Position(PagingScheme(**position["way"]), position["at"], position.get("body", ""))
+    return Position(PagingScheme(**members["way"]), members["at"], members.get("body", ""))
 
 
 def point_at_page(

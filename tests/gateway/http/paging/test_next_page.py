@@ -29,7 +29,7 @@ def read(paging: PagingScheme, page: Any, *, target: str = "/v1/list", headers: 
 
 def next_at(paging: PagingScheme, page: Any, **extra: Any) -> str | None:
     result = read(paging, page, **extra)
-    assert result.refused is None
+    assert result.next_page_fault is None
     return None if result.next is None else result.next.at
 
 
@@ -53,8 +53,8 @@ def test_cursor_is_sent_back_unchanged(cursor_member: dict[str, Any], cursor: st
 def test_unusable_cursor_is_reported_and_the_records_are_kept(cursor: Any) -> None:
     result = read(CURSOR, {"items": [1, 2], "next": cursor})
     assert (len(result.records), result.next) == (2, None)
-    assert result.refused is not None
-    assert result.refused.code == "page_unreadable"
+    assert result.next_page_fault is not None
+    assert result.next_page_fault.code == "page_unreadable"
 
 
 def test_cursor_may_be_a_field_of_the_last_record() -> None:
@@ -69,8 +69,8 @@ def test_cursor_may_be_a_field_of_the_last_record() -> None:
     assert next_at(paging, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
     assert next_at(paging, {"data": [], "has_more": False}) is None
     result = read(paging, {"data": [], "has_more": True})
-    assert result.refused is not None
-    assert "says that more records follow (has_more), but not where" in result.refused.message
+    assert result.next_page_fault is not None
+    assert "says that more records follow (has_more), but not where" in result.next_page_fault.message
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_link_in_the_header_is_resolved() -> None:
 def test_invalid_next_url_is_refused_after_its_page() -> None:
     result = read(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
     assert len(result.records) == 1
-    assert result.refused is not None
-    assert result.refused.code == "next_page_refused"
+    assert result.next_page_fault is not None
+    assert result.next_page_fault.code == "next_page_refused"
 
 
 def test_offset_counts_records_or_pages_from_the_requested_one() -> None:
@@ -126,7 +126,7 @@ def test_has_more_flag_decides_whether_an_offset_list_continues() -> None:
         "offset", offset_name_in_request="start", response_path="items", has_more_path_in_response="more"
     )
     result = read(by_size, {"items": [], "more": True})
-    assert result.refused is not None
+    assert result.next_page_fault is not None
 
 
 @pytest.mark.parametrize(
