@@ -21,31 +21,33 @@ if TYPE_CHECKING:
 # ── The database that `backup` and `restore` copy: a SQLite file. PostgreSQL has its own tools.
 
 
-def sqlite_file(file: Path, other_command: str, advice: str = "") -> "tuple[Path, Keyring]":
+def sqlite_file(file: Path, other_command: str, qualifier: str = "") -> "tuple[Path, Keyring]":
     """Return the SQLite file of the store, and the encryption keys. The file can be missing. Raises Faults.
 
     If the store is PostgreSQL, print a command to run instead, and exit with code 1. `file`: the configuration.
-    `other_command`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `advice`:
-    a condition for the command.
+    `other_command`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password.
+    `qualifier`: words that the message adds to the command, such as ``into an empty database``.
     """
     from gateway.vault import Keyring
 
     config, _ = load_configuration(file)
-    _refuse_postgresql(config.store.url, other_command, advice)
+    _refuse_postgresql(config.store.url, other_command, qualifier)
     from gateway.store.sqlite.file_preflight import sqlite_path
 
     return sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
 
 
-def _refuse_postgresql(url: str, other_command: str, advice: str) -> None:
+def _refuse_postgresql(url: str, other_command: str, qualifier: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "postgresql":
         return
     user, _, host = parts.netloc.rpartition("@")
-    bare = f"{user.partition(':')[0]}@{host}" if user else host
-    url_text = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
-    condition = f", {advice}" if advice else ""
-    message = f"The store is PostgreSQL. Use its own tools instead{condition}: {other_command.format(url=url_text)}"
+    login_without_password = f"{user.partition(':')[0]}@{host}" if user else host
+    url_text = shlex.quote(urlunsplit(parts._replace(netloc=login_without_password)))
+    qualifier_text = f", {qualifier}" if qualifier else ""
+    message = (
+        f"The store is PostgreSQL. Use its own tools instead{qualifier_text}: {other_command.format(url=url_text)}"
+    )
     print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)
 
@@ -76,20 +78,20 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
             raise StoreRefused(f"{source} does not exist. Start the gateway once, or correct store.url.")
         check_file(source, keyring)
         with progress("copying") as step:
-            backup = run_as_operator(partial(back_up, source, target.absolute(), keyring, replaces=force, step=step))
+            result = run_as_operator(partial(back_up, source, target.absolute(), keyring, replaces=force, step=step))
     if as_json:
         report = {
             "file": str(target),
-            "at": backup.at.isoformat(),
-            "bytes": backup.size_bytes,
-            "connections": backup.connections,
-            "recorded": backup.recorded,
+            "at": result.at.isoformat(),
+            "bytes": result.size_bytes,
+            "connections": result.connections,
+            "recorded": result.recorded,
         }
         print(json.dumps({"ok": True, **report}))
     else:
-        connections, size = counted(backup.connections, "connection"), counted(backup.size_bytes, "byte")
-        print(f"{target}: {connections} as of {backup.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
-        if not backup.recorded:
+        connections, size = counted(result.connections, "connection"), counted(result.size_bytes, "byte")
+        print(f"{target}: {connections} as of {result.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
+        if not result.recorded:
             print(
                 "The audit trail has no record of this backup: the database could not be written, or is of an older version.",
                 file=sys.stderr,
@@ -124,27 +126,27 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ok": True, **_report(result)}))
         return
-    moment = f"as of {result.at:%Y-%m-%d %H:%M:%S} UTC" if result.at else "as of an unknown time"
-    print(f"{path}: {counted(result.connections, 'connection')} {moment}")
+    time_text = f"as of {result.at:%Y-%m-%d %H:%M:%S} UTC" if result.at else "as of an unknown time"
+    print(f"{path}: {counted(result.connections, 'connection')} {time_text}")
     for line in _warnings(result):
         print(line, file=sys.stderr)
 
 
-def _report(restored: "RestoreResult") -> dict[str, object]:
+def _report(result: "RestoreResult") -> dict[str, object]:
     return {
-        "at": restored.at.isoformat() if restored.at else None,
-        "connections": restored.connections,
-        "kept": str(restored.kept) if restored.kept else None,
-        "credentials_taken_over": restored.taken_over,
-        "deleted_since_and_back": restored.restored_count,
-        "made_since_and_gone": restored.removed_count,
+        "at": result.at.isoformat() if result.at else None,
+        "connections": result.connections,
+        "kept": str(result.kept) if result.kept else None,
+        "credentials_taken_over": result.taken_over,
+        "deleted_since_and_back": result.restored_count,
+        "made_since_and_gone": result.removed_count,
         "restored_connections": [
             {
                 "environment": ref.environment,
                 "provider_config_key": ref.integration_id,
                 "connection_id": ref.connection_id,
             }
-            for ref in restored.restored
+            for ref in result.restored
         ],
     }
 

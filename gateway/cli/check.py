@@ -73,7 +73,8 @@ def store_warnings(config: "Config") -> Iterator[Fault]:
 def client_warnings(config: "Config") -> Iterator[Fault]:
     """Yield a warning for each client ID and secret that looks like a placeholder or a copying mistake.
 
-    The gateway starts with them, but the provider will refuse the client. `gateway doctor` has its own check of them.
+    The gateway starts with such values, but the provider will refuse the client. `gateway doctor` checks these values
+    itself, and does not call this function.
     """
     from gateway.integrations.client_mistakes import client_mistakes
 
@@ -128,10 +129,10 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
 
 
 def _server_warnings(config: "Config") -> Iterator[Fault]:
-    from gateway.config.exposed import open_to_network
+    from gateway.config.exposed import open_port_warning
 
     if config.server.admin_port is not None:
-        warning = open_to_network(config.server, config.server.metrics_host)
+        warning = open_port_warning(config.server, config.server.metrics_host)
         if warning is not None:
             yield Fault(config.file_and_line("server", "admin_port"), f"{warning.message}: {warning.fix}")
     if 0 < config.server.drain_s <= config.server.notice_s:
@@ -145,11 +146,11 @@ def _server_warnings(config: "Config") -> Iterator[Fault]:
 def _unbraced_references(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the place of each value such as ``$NAME``, which a shell would fill in and the gateway does not."""
     if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _unbraced_references(inner, (*place, key))
+        for key, member in value.items():
+            yield from _unbraced_references(member, (*place, key))
     elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _unbraced_references(inner, (*place, str(index)))
+        for index, member in enumerate(value):
+            yield from _unbraced_references(member, (*place, str(index)))
     elif isinstance(value, str) and _UNBRACED.fullmatch(value):
         yield place
 
@@ -321,9 +322,9 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
     return config, (), [*examination.warnings, *configuration_warnings(config, examination.catalog)]
 
 
-def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
-    if warnings:
-        yield f"{file} is valid, with {counted(warnings, 'warning')} above"
+def _summary(config: "Config", file: Path, warning_count: int) -> Iterator[str]:
+    if warning_count:
+        yield f"{file} is valid, with {counted(warning_count, 'warning')} above"
     else:
         yield f"{file} is valid"
     yield f"  callback URL      {config.callback_url}"
@@ -348,7 +349,9 @@ def _report(
             "callback_url": config.callback_url,
             "public_url": config.server.public_url,
             "store": _without_password(config.store.url),
-            "environments": {name: sorted(stage.integrations) for name, stage in config.environments.items()},
+            "environments": {
+                name: sorted(environment.integrations) for name, environment in config.environments.items()
+            },
         }
     return report
 

@@ -52,8 +52,8 @@ def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bo
 
 async def _print_link(store: "Store", config: "Config", name: str, *, viewer: bool, as_json: bool) -> int:
     if not config.console.enabled:
-        place = config.file_and_line("console", "enabled")
-        print(f"gateway: the console is off; set console.enabled: true ({place})", file=sys.stderr)
+        location = config.file_and_line("console", "enabled")
+        print(f"gateway: the console is off; set console.enabled: true ({location})", file=sys.stderr)
         return 1
     url, link = await sign_in_link(store, config, name, viewer=viewer)
     if as_json:

@@ -78,23 +78,23 @@ def incident(
             select_environment(runtime, environment),
             integration_id=integration,
             key_id=key,
-            since=moments.get("since"),
-            until=moments.get("until"),
+            since=times.get("since"),
+            until=times.get("until"),
         )
-        incident = await report(runtime, subject, max_connections=MAX_ROWS, max_keys=MAX_KEYS)
+        incident_json = await report(runtime, subject, max_connections=MAX_ROWS, max_keys=MAX_KEYS)
         actions: list[str] = []
         if revoke_keys or delete_connections:
             actions = await revoke_all(
-                runtime, subject, incident, "gateway incident", keys=revoke_keys, connections=delete_connections
+                runtime, subject, incident_json, "gateway incident", keys=revoke_keys, connections=delete_connections
             )
         if as_json:
-            print(json.dumps({**incident, "ended": actions}, ensure_ascii=False))
+            print(json.dumps({**incident_json, "ended": actions}, ensure_ascii=False))
             return 0
-        _print_report(incident, actions)
+        _print_report(incident_json, actions)
         if revoke_keys or delete_connections:
             if not actions:
                 print("\nNothing was left to revoke or delete with these options.", file=sys.stderr)
-        elif incident["connections"]:
+        elif incident_json["connections"]:
             print(
                 "\nNothing was revoked or deleted. To do so, add --revoke-keys or --delete-connections.",
                 file=sys.stderr,
@@ -104,21 +104,22 @@ def incident(
     run(file, work, as_json=as_json, needs_integrations=delete_connections)
 
 
-def _print_report(incident: Mapping[str, Any], actions_done: Sequence[str]) -> None:
+def _print_report(incident_json: Mapping[str, Any], actions_done: Sequence[str]) -> None:
     """Print the report. `actions_done`: the lines that `revoke_all` returned about revoked and deleted objects."""
-    uses = incident["uses"]
+    uses = incident_json["uses"]
     print(
-        f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident['since']} to {incident['until']}"
+        f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident_json['since']} to "
+        f"{incident_json['until']}"
     )
-    if incident["refused_calls"]:
-        at_least = "at least " if incident["more_refused"] else ""
-        refused_text = counted(incident["refused_calls"], "call")
+    if incident_json["refused_calls"]:
+        at_least = "at least " if incident_json["more_refused"] else ""
+        refused_text = counted(incident_json["refused_calls"], "call")
         print(f"{at_least}{refused_text} refused: not allowed for the key, or for an unknown connection")
     print(
-        f"{counted(incident['keys_in_all'], 'key')}, {counted(len(incident['records']), 'record')} of the audit trail"
+        f"{counted(incident_json['keys_in_all'], 'key')}, {counted(len(incident_json['records']), 'record')} of the audit trail"
     )
     names = ("provider_config_key", "connection_id", "state", "calls", "failed")
-    rows = [[str(connection[name]) for name in names] for connection in incident["connections"]]
+    rows = [[str(connection[name]) for name in names] for connection in incident_json["connections"]]
     table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
     for line in actions_done:
         print(one_line(line))

@@ -142,8 +142,8 @@ def _store_line(answers: Answers) -> str:
     if hides_password(answers):
         return f'"${{file:{DATABASE_URL}}}"'
     url = answers.store_url or DEFAULT_STORE
-    relative = "              # relative to this file" if url == DEFAULT_STORE else ""
-    return f"{url if relative else json.dumps(url)}{relative}"
+    comment = "              # relative to this file" if url == DEFAULT_STORE else ""
+    return f"{url if comment else json.dumps(url)}{comment}"
 
 
 def _integrations_text(provider: "Provider | None") -> str:
@@ -205,8 +205,8 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **options: "str | 
         prompt_for_answers,
     )
 
-    usual_port = free_port(str(options["host"] or DEFAULT_HOST))
-    answers = check_answers(Answers(**options, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
+    fallback_port = free_port(str(options["host"] or DEFAULT_HOST))
+    answers = check_answers(Answers(**options, fallback_port=fallback_port), _catalog)  # type: ignore[arg-type]
     file = folder / "gateway.yaml"
     if not (yes or as_json) and has_piped_answers():
         raise click.UsageError(
@@ -254,9 +254,9 @@ def has_piped_answers() -> bool:
             return state.st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
         if not stat.S_ISFIFO(state.st_mode):
             return False
-        waiting = select.poll()
-        waiting.register(descriptor, select.POLLIN)
-        return any(event & select.POLLIN for _, event in waiting.poll(0))
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poller.poll(0))
     except (OSError, ValueError, AttributeError):  # standard input is closed or missing
         return False
 
@@ -313,7 +313,7 @@ def _report(
     path = shlex.quote(str(file))
     keys = "\n".join(f"  {folder / name}{'  (kept)' if is_kept else ''}" for name, is_kept in kept_files.items())
     page = (provider.setup_guide_url or provider.docs) if provider else None
-    console_place = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
+    registration_place = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
     variable_names = variables(text)
     if provider is None:
         declare = f"Declare an integration in {file}; `{program_name} catalog list` shows the providers."
@@ -327,7 +327,7 @@ def _report(
   {file}
 {keys}
 
-Register this callback URL {console_place}:
+Register this callback URL {registration_place}:
 
 {answers.public_url}/oauth/callback
 

@@ -24,7 +24,7 @@ class Answers:
     """The settings of a new configuration; None means that the user has not set the value.
 
     `provider`: the catalog name of the first integration's provider.
-    `usual_port`: the port to listen on if neither `port` nor `public_url` contains a port.
+    `fallback_port`: the port to listen on if neither `port` nor `public_url` contains a port.
     """
 
     public_url: str | None = None
@@ -33,7 +33,7 @@ class Answers:
     store_url: str | None = None
     provider: str | None = None
     webhook_url: str | None = None
-    usual_port: int = DEFAULT_PORT
+    fallback_port: int = DEFAULT_PORT
 
 
 def check_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
@@ -79,7 +79,7 @@ def default_url(answers: Answers) -> str:
     from gateway.config.model import default_public_url
 
     host = answers.host if answers.host in ("127.0.0.1", "::1", "localhost") else DEFAULT_HOST
-    return default_public_url(host, answers.port or answers.usual_port)
+    return default_public_url(host, answers.port or answers.fallback_port)
 
 
 def free_port(host: str) -> int:
@@ -109,7 +109,7 @@ def is_taken(host: str, port: int) -> bool:
 def port_warning(answers: Answers) -> str | None:
     """Return a warning if the default port, or the port that the user has set, is in use; otherwise None."""
     host, port = host_and_port(answers)
-    if port == answers.usual_port != DEFAULT_PORT:
+    if port == answers.fallback_port != DEFAULT_PORT:
         return (
             f"port {DEFAULT_PORT} is in use, so server.port is {port}; Ctrl-C stops a demo (`gateway demo`, `make run`)"
         )
@@ -141,7 +141,7 @@ def host_and_port(answers: Answers) -> tuple[str, int]:
     with https has no effect here, because another server then terminates TLS.
     """
     parts = urlsplit(answers.public_url or "")
-    host, port = DEFAULT_HOST, answers.usual_port
+    host, port = DEFAULT_HOST, answers.fallback_port
     if parts.scheme == "http":
         host, port = parts.hostname or DEFAULT_HOST, parts.port or 80
     return answers.host or host, answers.port if answers.port is not None else port

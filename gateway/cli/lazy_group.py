@@ -57,8 +57,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.table and (near := did_you_mean(name, self.table)):
-            ctx.fail(f"No such command '{name}'{near}")
+        if name not in self.table and (hint := did_you_mean(name, self.table)):
+            ctx.fail(f"No such command '{name}'{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POLL_S: Final = 1.0
 # Each search begins this far below the newest printed id, because another node can commit a row with a lower id late.
 MAX_ID_LAG: Final = 1000
-MAX_REMEMBERED: Final = 10_000
+MAX_REMEMBERED: Final = 10_000  # maximum number of printed ids that are remembered, and of rows in one search
 COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "STATUS", "MS", "ERROR", "REQUEST")
 
 
@@ -89,7 +89,7 @@ async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[s
     from gateway.records.operation import OperationFilter, status_range
 
     now = clock.now()
-    moments = {name: parse_moment(f"--{name}", options[name], now) for name in ("since", "until") if options[name]}
+    times = {name: parse_moment(f"--{name}", options[name], now) for name in ("since", "until") if options[name]}
     status = status_range(options["status"]) if options["status"] else None
     if options["status"] and status is None:
         raise click.UsageError(
@@ -97,8 +97,8 @@ async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[s
         )
     filters = OperationFilter(
         environment,
-        since=moments.get("since"),
-        until=moments.get("until"),
+        since=times.get("since"),
+        until=times.get("until"),
         kind=options["kind"],
         integration_id=options["integration"],
         connection_id=options["connection"],
@@ -116,10 +116,10 @@ async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[s
     )
     if options["end_user"] is None:
         return filters
-    reached_connections = await matching_connections(runtime.store, filters, end_user_id=options["end_user"])
-    if reached_connections is None:
+    end_user_connections = await matching_connections(runtime.store, filters, end_user_id=options["end_user"])
+    if end_user_connections is None:
         raise click.UsageError(TOO_MANY_MATCHES)
-    return replace(filters, connections=reached_connections)
+    return replace(filters, connections=end_user_connections)
 
 
 async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> int:
@@ -141,7 +141,7 @@ async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_
 async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> None:
     """Print the newest rows, then print new rows after they are stored, until cancelled.
 
-    It searches once per second, over recent ids only.
+    The function searches once per second, and only among recent ids.
     """
     from dataclasses import replace
 
@@ -152,7 +152,7 @@ async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *,
     last_id = 0
     page = await runtime.store.call_log.find(operation_filter)
     # Rows with ids below the first page are older than the rows to print.
-    floor = 0 if page.following is None else page.following - 1
+    lowest_after = 0 if page.following is None else page.following - 1
     while True:
         for operation in reversed(page.operations):
             if operation.id in seen_ids:
@@ -169,12 +169,12 @@ async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *,
             del seen_ids[old_id]
         await clock.sleep(POLL_S)
         page = await runtime.store.call_log.find(
-            replace(operation_filter, after=max(floor, last_id - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
+            replace(operation_filter, after=max(lowest_after, last_id - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
         )
 
 
-def _cells(stored: "StoredOperation") -> Sequence[str]:
-    operation = stored.operation
+def _cells(stored_operation: "StoredOperation") -> Sequence[str]:
+    operation = stored_operation.operation
     subject = (
         f"{operation.integration_id}/{operation.connection_id}" if operation.connection_id else operation.integration_id
     )

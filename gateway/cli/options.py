@@ -43,7 +43,7 @@ def parse_moment(option: str, text: str, now: datetime) -> datetime:
 
 
 class RowId(click.ParamType[int]):
-    """The id of a row in the database, `least` or more.
+    """The id of a row in the database, `minimum` or more.
 
     A number with too many digits is refused, because it does not fit into the database's column. `shown_by`: the command
     that lists the ids; it is added to the error, because users give a name instead of an id.
@@ -51,19 +51,19 @@ class RowId(click.ParamType[int]):
 
     name = "number"
 
-    def __init__(self, least: int = 1, shown_by: str = "") -> None:
-        self._minimum = least
+    def __init__(self, minimum: int = 1, shown_by: str = "") -> None:
+        self._minimum = minimum
         self._hint = f"; `{shown_by}` shows the ids" if shown_by else ""
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = whole_number(str(value))
-        if match is None or match < self._minimum:
+        number = whole_number(str(value))
+        if number is None or number < self._minimum:
             self.fail(
                 f"{value!r} must be a whole number, {self._minimum} or more, of at most {MAX_ID_DIGITS} digits{self._hint}",
                 param,
                 ctx,
             )
-        return match
+        return number
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
@@ -71,8 +71,8 @@ def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) ->
 
     The hint is needed because the demo's configuration is not the default file.
     """
-    chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
-    if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
+    is_named = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+    if not is_named and DEMO.is_file() and (not file.exists() or is_reference(file)):
         state = "is the reference of all settings" if file.exists() else "does not exist"
         print(f"gateway: {file} {state}; to use the demo that was run here, add -c {DEMO}", file=sys.stderr)
     return file
@@ -122,11 +122,11 @@ integration = click.option("--integration", required=True, metavar="ID", help="T
 optional_integration = click.option(
     "--integration", metavar="ID", help="The integration, if several have a connection with this ID."
 )
-all_connections = click.option("--all", "every", is_flag=True, help="All connections of the integration.")
+all_connections = click.option("--all", "selects_all", is_flag=True, help="All connections of the integration.")
 connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION]...")
 
 
-def check_named(connection_ids: tuple[str, ...], every: bool) -> None:
+def check_named(connection_ids: tuple[str, ...], selects_all: bool) -> None:
     """Raise UsageError if the user names connections and gives ``--all``, or does neither."""
-    if bool(connection_ids) == every:
+    if bool(connection_ids) == selects_all:
         raise click.UsageError("Name connections or give --all, not both.")

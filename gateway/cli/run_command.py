@@ -107,11 +107,11 @@ T = TypeVar("T")
 def run_as_operator(work: Callable[[], T]) -> T:
     """Run `work` and return its result. The audit trail records the operator as the actor of all changes."""
 
-    def done() -> T:
+    def set_operator_and_work() -> T:
         _set_operator()
         return work()
 
-    return copy_context().run(done)
+    return copy_context().run(set_operator_and_work)
 
 
 def _set_operator() -> None:
@@ -135,7 +135,7 @@ def _set_operator() -> None:
     )
 
 
-PAGE: Final = 500
+PAGE_SIZE: Final = 500
 MAX_PARALLEL: Final = 8
 
 Item = TypeVar("Item")
@@ -193,9 +193,9 @@ def select_environment(runtime: "Runtime", name: str | None) -> str:
     if name is None and len(names) == 1:
         return names[0]
     if name not in names:
-        unknown_name = "" if name is None else f"There is no environment '{name}'. "
+        unknown_text = "" if name is None else f"There is no environment '{name}'. "
         choice = "|".join(names) or "(gateway.yaml has none)"
-        raise click.UsageError(f"{unknown_name}Name the environment: --environment {choice}.")
+        raise click.UsageError(f"{unknown_text}Name the environment: --environment {choice}.")
     return name
 
 
@@ -220,20 +220,22 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
 
 async def connection_refs(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
     """Return references to all connections of an integration, newest first."""
-    return [connection.ref async for connection in pages(runtime, environment, integration_ids=(integration,))]
+    return [
+        connection.ref async for connection in each_connection(runtime, environment, integration_ids=(integration,))
+    ]
 
 
-async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
-    """Yield every connection that matches `filters`. The store is read in pages of `PAGE` connections."""
+async def each_connection(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
+    """Yield every connection that matches `filters`. The store is read in pages of `PAGE_SIZE`."""
     from gateway.store import ListFilter, cursor_after
 
     cursor: str | None = None
     while True:
-        list_filter = ListFilter(**filters, limit=PAGE, cursor=cursor)
+        list_filter = ListFilter(**filters, limit=PAGE_SIZE, cursor=cursor)
         connections = await runtime.store.connections.list(environment, list_filter)
         for connection in connections:
             yield connection
-        if len(connections) < PAGE:
+        if len(connections) < PAGE_SIZE:
             return
         cursor = cursor_after(connections[-1])
 

@@ -30,16 +30,16 @@ def program() -> str:
     Return ``gateway`` if PATH finds this program under that name. Otherwise return the path of the program, relative if
     the program is below the current folder.
     """
-    started = Path(sys.argv[0])
-    if started.name != "gateway":
+    started_file = Path(sys.argv[0])
+    if started_file.name != "gateway":
         return f"{shlex.quote(sys.executable)} -m gateway"
     # Imported here, because workers import this module too, and only commands need this import.
     from shutil import which
 
-    path = which("gateway")
-    if path and started.exists() and started.samefile(path):
+    file_in_path = which("gateway")
+    if file_in_path and started_file.exists() and started_file.samefile(file_in_path):
         return "gateway"
-    command = started.absolute()
+    command = started_file.absolute()
     return shlex.quote(str(command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command))
 
 
@@ -97,7 +97,7 @@ def _lines(label: str) -> Step:
 
 
 def print_or_raise(text: str) -> None:
-    """Print `text` to stdout without buffering. Raises OSError if it cannot be written; further output is then dropped."""
+    """Print `text` to stdout without buffering. Raises OSError if stdout cannot be written; later output is then dropped."""
     if sys.stdout is None:  # the caller closed stdout, and `print` would drop the text without an error
         raise OSError(errno.EBADF, "stdout is closed")
     try:
@@ -108,7 +108,7 @@ def print_or_raise(text: str) -> None:
 
 
 def drop_output() -> None:
-    """Drop what is still buffered for stdout, and all further output. Otherwise Python reports it at its end."""
+    """Drop what is still buffered for stdout, and all later output. Otherwise Python reports another error when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -117,12 +117,15 @@ def drop_output() -> None:
 
 def without_control_characters(text: str) -> str:
     """Return `text` with control characters and bidirectional marks replaced. Line ends and tabs stay."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
 
 
 def one_line(text: str) -> str:
     """Return `text` for one line or one table cell: line ends, tabs and other control characters are replaced."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 # ── Faults in files end a command with exit code 1. Each fault is one line on stderr. The line begins with
@@ -196,17 +199,17 @@ def print_fault_as_json(message: str) -> None:
     print(json.dumps({"ok": False, "faults": [{"message": message}]}), flush=True)
 
 
-_DRIVER_CLASS: Final = re.compile(r"^<class '[\w.]+'>: ")  # SQLAlchemy puts it before the words of asyncpg
+_DRIVER_CLASS: Final = re.compile(r"^<class '[\w.]+'>: ")  # SQLAlchemy puts this class before the message of asyncpg
 
 
 def _with_database_error(fault: GatewayError) -> str:
     """Return the message for an operator, with the database's own words, such as ``no such table: keys``."""
     cause = fault.__cause__
-    own_words = getattr(cause, "orig", cause) if isinstance(fault, Unavailable) else None
+    database_words = getattr(cause, "orig", cause) if isinstance(fault, Unavailable) else None
     return (
         fault.message
-        if own_words is None
-        else f"{fault.message} The database says: {_DRIVER_CLASS.sub('', ' '.join(str(own_words).split()))}."
+        if database_words is None
+        else f"{fault.message} The database says: {_DRIVER_CLASS.sub('', ' '.join(str(database_words).split()))}."
     )
 
 

@@ -24,7 +24,7 @@ class OpenPort:
     fix: str
 
 
-def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
+def open_port_warning(server: ServerConfig, address: str) -> OpenPort | None:
     """Return a warning if other machines can reach the admin port on `address`, and `admin_host` is not set.
 
     Otherwise return None.

@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from gateway.config import Config
-from gateway.config.exposed import open_files, open_to_network
+from gateway.config.exposed import open_files, open_port_warning
 from gateway.vault import Keyring
 from gateway.vault.seal import REPLACE_KEY_ADVICE
 
@@ -22,7 +22,7 @@ def warn(config: Config, admin: str | None) -> None:
         log.warning(
             "file_open_to_others", path=str(file.path), mode=f"{file.mode:04o}", detail=file.message, fix=file.fix
         )
-    if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
+    if admin is not None and (warning := open_port_warning(config.server, admin)) is not None:
         log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
     for number, weakness in Keyring(config.store.encryption_keys).weaknesses.items():
         file_and_line = config.file_and_line("store", "encryption_keys", str(number))

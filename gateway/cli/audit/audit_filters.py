@@ -45,10 +45,10 @@ def filters(command: F) -> F:
     return command
 
 
-def build_filter(options: Mapping[str, Any], **fixed: Any) -> "AuditFilter":
+def build_filter(options: Mapping[str, Any], **more_fields: Any) -> "AuditFilter":
     """Return the filter for the command's options.
 
-    `options`: the values of the options by name. `fixed`: further fields of the filter. Raises UsageError.
+    `options`: the values of the options by name. `more_fields`: further fields of the filter. Raises UsageError.
     """
     from gateway.records.audit import AuditFilter
     from gateway.records.filters import single_or_any_set
@@ -66,7 +66,7 @@ def build_filter(options: Mapping[str, Any], **fixed: Any) -> "AuditFilter":
         integration_id=options["integration"],
         connection_id=options["connection"],
         end_user_id=options["end_user"],
-        **fixed,
+        **more_fields,
     )
 
 

@@ -30,12 +30,12 @@ def key(file: Path, new: bool, as_json: bool) -> None:
 
         now = clock.now()
         try:
-            text = await (store.audit.new_key(now=now) if new else store.audit.public_key(now=now))
+            public_key = await (store.audit.new_key(now=now) if new else store.audit.public_key(now=now))
         except VaultError as fault:
             print(f"gateway: the signing key cannot be decrypted: {fault} To replace it, use --new.", file=sys.stderr)
             return 1
         store_id = (await store.audit.chain_end()).store
-        print(json.dumps({"public_key": text, "store": store_id}) if as_json else text)
+        print(json.dumps({"public_key": public_key, "store": store_id}) if as_json else public_key)
         return 0
 
     run_on_store(file, work, as_json=as_json)

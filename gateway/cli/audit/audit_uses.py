@@ -67,9 +67,9 @@ def uses(
             connection,
             limit,
         )
-        uses = credential_uses_json(filters, await runtime.store.uses.find(filters))
+        uses_json = credential_uses_json(filters, await runtime.store.uses.find(filters))
         if as_json:
-            print(json.dumps(uses, indent=2))
+            print(json.dumps(uses_json, indent=2))
             return 0
         rows = [
             (
@@ -79,10 +79,12 @@ def uses(
                 str(use["calls"]),
                 str(use["failed"]),
             )
-            for use in uses["data"]
+            for use in uses_json["data"]
         ]
         table(("KEY", "INTEGRATION", "CONNECTION", "CALLS", "FAILED"), rows)
-        print(f"{uses['from']} to {uses['to']}: {counted(uses['calls'], 'call')}, {uses['failed']:,} failed")
+        print(
+            f"{uses_json['from']} to {uses_json['to']}: {counted(uses_json['calls'], 'call')}, {uses_json['failed']:,} failed"
+        )
         return 0
 
     run(file, work, as_json=as_json, needs_integrations=False)

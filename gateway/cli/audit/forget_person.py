@@ -28,9 +28,9 @@ def forget(file: Path, environment: str | None, end_user: str, as_json: bool) ->
     async def work(runtime: "Runtime") -> int:
         from gateway.records.audit import AuditAction, AuditEntry
 
-        name = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         was_forgotten = await runtime.store.trail.forget(
-            name, end_user, AuditEntry.of(AuditAction.PERSON_FORGOTTEN, name)
+            environment_name, end_user, AuditEntry.of(AuditAction.PERSON_FORGOTTEN, environment_name)
         )
         if as_json:
             print(json.dumps({"forgotten": was_forgotten}))

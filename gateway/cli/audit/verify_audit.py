@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "public_keys",
     multiple=True,
     metavar="BASE64",
-    help="A key that may have signed them, as printed by `gateway audit key`. May be repeated.  [default: the present key]",
+    help="A key that may have signed checkpoints; `gateway audit key` prints it. May be repeated.  [default: the present key]",
 )
 @as_json
 def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as_json: bool) -> None:
@@ -69,7 +69,7 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
         if as_json:
             print(json.dumps(_report(verdict), indent=2))
         else:
-            _print(verdict, outside=len(all_checkpoints))
+            _print(verdict, given_checkpoint_count=len(all_checkpoints))
         return 0 if verdict.ok else 1
 
     run_on_store(file, work, as_json=as_json)
@@ -91,7 +91,7 @@ def _report(verdict: "Verdict") -> dict[str, object]:
     }
 
 
-def _print(verdict: "Verdict", *, outside: int) -> None:
+def _print(verdict: "Verdict", *, given_checkpoint_count: int) -> None:
     for fault in verdict.faults:
         print(f"gateway: {fault.message}", file=sys.stderr)
     if not verdict.ok:
@@ -102,7 +102,7 @@ def _print(verdict: "Verdict", *, outside: int) -> None:
         print(f"Records up to {verdict.proven_to} are proven by {counted(verdict.checkpoints, 'checkpoint')}.")
     if verdict.unproven:
         print(f"{counted(verdict.unproven, 'record')} at the end: not proven by a checkpoint yet.")
-    if not outside:
+    if not given_checkpoint_count:
         print(
             "These checkpoints are stored in the database itself. Pass checkpoints kept elsewhere with --checkpoint: only they "
             "prove that no records were removed from the end.",

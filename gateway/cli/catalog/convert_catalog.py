@@ -43,26 +43,30 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     except (UnreadableFile, NotACatalog) as fault:
         print(fault.fault, file=sys.stderr)
         sys.exit(1)
-    usable = [entry for entry in entries if entry.values is not None]
-    existing = [] if folder is None else write(usable, folder, source=file.name, force=force)
+    usable_entries = [entry for entry in entries if entry.values is not None]
+    existing_names = [] if folder is None else write(usable_entries, folder, source=file.name, force=force)
     if as_json:
-        report = {"ok": len(usable) == len(entries) and not existing, "entries": len(entries), "usable": len(usable)}
+        report = {
+            "ok": len(usable_entries) == len(entries) and not existing_names,
+            "entries": len(entries),
+            "usable": len(usable_entries),
+        }
         written_folder = None if folder is None else str(folder)
         print(
             json.dumps(
-                {**report, "folder": written_folder, "not_written": existing, "data": list(report_rows(entries))},
+                {**report, "folder": written_folder, "not_written": existing_names, "data": list(report_rows(entries))},
                 indent=2,
             )
         )
     else:
         for line in _lines(entries, changes=changes):
             print(line)
-        for name in existing:
+        for name in existing_names:
             print(
                 f"{folder}/{name}.yaml already exists and was not changed; to replace it, use --force", file=sys.stderr
             )
-        print(_summary(entries, folder, len(usable) - len(existing)))
-    sys.exit(0 if len(usable) == len(entries) and not existing else 1)
+        print(_summary(entries, folder, len(usable_entries) - len(existing_names)))
+    sys.exit(0 if len(usable_entries) == len(entries) and not existing_names else 1)
 
 
 def _lines(entries: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[str]:
@@ -73,17 +77,17 @@ def _lines(entries: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[st
 
 
 def _summary(entries: Sequence["ConvertedEntry"], folder: Path | None, written_count: int) -> str:
-    usable = [entry for entry in entries if entry.values is not None]
-    kinds = Counter(note.kind for entry in entries for note in entry.notes)
-    complete_count = sum(not any(note.kind == "lost" for note in entry.notes) for entry in usable)
-    share = (
-        f"{len(usable)} of {counted(len(entries), 'entry', 'entries')} can be used, {complete_count} of them completely"
-    )
-    refused_text = counted(len(entries) - len(usable), "entry", "entries")
-    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} written in another way, {refused_text} refused"
+    usable_entries = [entry for entry in entries if entry.values is not None]
+    note_counts = Counter(note.kind for entry in entries for note in entry.notes)
+    complete_count = sum(not any(note.kind == "lost" for note in entry.notes) for entry in usable_entries)
+    entries_text = counted(len(entries), "entry", "entries")
+    usable_text = f"{len(usable_entries)} of {entries_text} can be used, {complete_count} of them completely"
+    refused_text = counted(len(entries) - len(usable_entries), "entry", "entries")
+    lost_text, changed_count = counted(note_counts["lost"], "field"), note_counts["changed"]
+    notes_text = f"{lost_text} lost, {changed_count} written in another way, {refused_text} refused"
     ending = (
         "nothing was written; to write them, use --out DIR"
         if folder is None
         else f"{counted(written_count, 'file')} written to {folder}; add it under `catalog:` in gateway.yaml"
     )
-    return f"{share}; {notes}; {ending}"
+    return f"{usable_text}; {notes_text}; {ending}"

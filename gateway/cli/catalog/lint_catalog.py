@@ -25,12 +25,12 @@ MAX_PLACES = 5
 )
 @click.option(
     "--all",
-    "every",
+    "show_all",
     is_flag=True,
     help=f"Report every warning, even if more than {MAX_EQUAL_WARNINGS} have the same text.",
 )
 @as_json
-def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
+def lint(folders: tuple[Path, ...], show_all: bool, as_json: bool) -> None:
     """Check the catalog folders PATHS, by default the shipped one. Exits 1 if there is a fault, 0 if there are only
     warnings."""
     from gateway import resources
@@ -42,7 +42,7 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
         rows = [{"where": finding.where, "level": finding.level, "message": finding.message} for finding in findings]
         print(json.dumps({"ok": not faults, "data": rows}, indent=2))
     else:
-        for line in _lines(findings, every=every):
+        for line in _lines(findings, show_all=show_all):
             print(line, file=sys.stderr)
         if not faults:
             warnings = len(findings)
@@ -50,14 +50,14 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
     sys.exit(1 if faults else 0)
 
 
-def _lines(findings: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
+def _lines(findings: Sequence["CatalogFault"], *, show_all: bool) -> Iterator[str]:
     """Yield a line for each fault and warning.
 
-    If more than `MAX_EQUAL_WARNINGS` warnings have the same text, one line reports all of them, unless `every` is set.
+    If more than `MAX_EQUAL_WARNINGS` warnings have the same text, one line reports all of them, unless `show_all` is set.
     """
     count_by_message = Counter(finding.message for finding in findings if finding.level == "warning")
     frequent_messages = {
-        message for message, count in count_by_message.items() if count > MAX_EQUAL_WARNINGS and not every
+        message for message, count in count_by_message.items() if count > MAX_EQUAL_WARNINGS and not show_all
     }
     for finding in findings:
         if finding.message not in frequent_messages:

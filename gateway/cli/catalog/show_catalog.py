@@ -75,9 +75,9 @@ def list_providers(
 def _refuse_unknown(option: str, value: str, known_values: Iterable[str]) -> None:
     """Raise BadParameter, with the most similar value, if no entry can have the value `value`."""
 
-    words = sorted(set(known_values))
-    if value.casefold() not in {word.casefold() for word in words}:
-        hint = did_you_mean(value, words) or f"; choose one of {', '.join(words)}"
+    choices = sorted(set(known_values))
+    if value.casefold() not in {choice.casefold() for choice in choices}:
+        hint = did_you_mean(value, choices) or f"; choose one of {', '.join(choices)}"
         raise click.BadParameter(f"'{value}' does not exist{hint}", param_hint=option)
 
 

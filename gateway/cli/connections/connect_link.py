@@ -99,7 +99,7 @@ def _body(
     email: str | None,
     expires_in: timedelta | None,
     single_use: bool,
-    **others: Any,
+    **other_options: Any,
 ) -> dict[str, Any]:
     """Return the body of the API request that creates the same link. Options without a value are left out."""
     user = {"id": end_user, "display_name": display_name, "email": email}
@@ -107,7 +107,7 @@ def _body(
         "end_user": {name: text for name, text in user.items() if text is not None} if end_user is not None else None,
         "expires_in": int(expires_in.total_seconds()) if expires_in is not None else None,
         "single_use": single_use or None,
-        **others,
+        **other_options,
     }
     return {name: value for name, value in body.items() if value is not None}
 

@@ -48,7 +48,7 @@ def delete(
     file: Path,
     environment: str | None,
     integration: str,
-    every: bool,
+    selects_all: bool,
     connection_ids: tuple[str, ...],
     report: Path | None,
     keep_tokens: bool,
@@ -60,30 +60,30 @@ def delete(
     A connection is deleted even if its provider refuses to revoke the tokens. Exits 1 if a connection does not exist,
     or if a token may still work; --report lists these. To continue an interrupted run, run the command again.
     """
-    check_named(connection_ids, every)
+    check_named(connection_ids, selects_all)
 
     async def work(runtime: "Runtime") -> int:
         from gateway.records.connection import ConnectionRef
 
-        name = select_environment(runtime, environment)
-        await check_integration(runtime, name, integration)
-        refs = [ConnectionRef(name, integration, connection_id) for connection_id in connection_ids]
-        refs = refs or await connection_refs(runtime, name, integration)
+        environment_name = select_environment(runtime, environment)
+        await check_integration(runtime, environment_name, integration)
+        refs = [ConnectionRef(environment_name, integration, connection_id) for connection_id in connection_ids]
+        refs = refs or await connection_refs(runtime, environment_name, integration)
         if not refs:
             print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
             return 0
         if not yes:
-            _confirm(len(refs), integration, name, keep_tokens=keep_tokens)
-        record = DeletionReport(report)
+            _confirm(len(refs), integration, environment_name, keep_tokens=keep_tokens)
+        deletion_report = DeletionReport(report)
         try:
 
             async def delete(ref: "ConnectionRef") -> None:
-                record.add(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
+                deletion_report.add(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
 
             await run_for_each(refs, delete, "deleting")
         finally:
-            record.close()
-        return record.print_result(as_json=as_json)
+            deletion_report.close()
+        return deletion_report.print_result(as_json=as_json)
 
     run(file, work, as_json=as_json)
 
@@ -97,9 +97,9 @@ class DeletionReport:
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []
-        self.missing = 0
+        self.missing_count = 0
         self.deleted = 0
-        self.still_valid = 0
+        self.still_valid_count = 0
         self._csv_file: IO[str] | None = None
         if report is not None:
             try:
@@ -114,23 +114,27 @@ class DeletionReport:
             self._csv.writeheader()
             self._csv_file.flush()
 
-    def add(self, ref: "ConnectionRef", deleted: "ConnectionDeletion | None") -> None:
+    def add(self, ref: "ConnectionRef", deletion: "ConnectionDeletion | None") -> None:
         """Add a row for each token of a deleted connection.
 
-        A connection without a token gets one row, and so does a connection that does not exist (`deleted` is None).
+        A connection without a token gets one row, and so does a connection that does not exist (`deletion` is None).
         """
-        place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
-        if deleted is None:
-            self.missing += 1
+        connection_members = {
+            "environment": ref.environment,
+            "integration": ref.integration_id,
+            "connection_id": ref.connection_id,
+        }
+        if deletion is None:
+            self.missing_count += 1
         else:
             self.deleted += 1
-        outcomes = deleted.revocation if deleted else ()
+        outcomes = deletion.revocation if deletion else ()
         token_rows = [
             {"token": outcome.token, "outcome": outcome.outcome, "detail": outcome.detail} for outcome in outcomes
         ]
-        self.still_valid += sum(outcome.may_still_work for outcome in outcomes)
+        self.still_valid_count += sum(outcome.may_still_work for outcome in outcomes)
         for row in token_rows or [{"token": None, "outcome": None, "detail": None}]:
-            result_row = {**place, "deleted": deleted is not None, **row}
+            result_row = {**connection_members, "deleted": deletion is not None, **row}
             self.rows.append(result_row)
             if self._csv_file is not None:
                 self._csv.writerow({**result_row, "deleted": "yes" if result_row["deleted"] else "no"})
@@ -143,19 +147,25 @@ class DeletionReport:
     def print_result(self, *, as_json: bool) -> int:
         """Print the results and return the exit code."""
         if as_json:
-            counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.still_valid}
+            counts = {
+                "deleted": self.deleted,
+                "not_found": self.missing_count,
+                "tokens_that_may_live_on": self.still_valid_count,
+            }
             print(json.dumps({**counts, "rows": self.rows}, indent=2))
         else:
             columns = ("connection_id", "deleted", "token", "outcome", "detail")
             cells = [tuple(_cell(row[name]) for name in columns) for row in self.rows]
             table([name.replace("_", " ").upper() for name in columns], cells)
             summary = f"{self.deleted} deleted"
-            summary += f", {self.missing} not found" if self.missing else ""
+            summary += f", {self.missing_count} not found" if self.missing_count else ""
             summary += (
-                f"; {counted(self.still_valid, 'token')} may still work at the provider" if self.still_valid else ""
+                f"; {counted(self.still_valid_count, 'token')} may still work at the provider"
+                if self.still_valid_count
+                else ""
             )
             print(summary, file=sys.stderr)
-        return 1 if self.missing or self.still_valid else 0
+        return 1 if self.missing_count or self.still_valid_count else 0
 
 
 def _cell(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from gateway.cli.options import as_json, config_file, environment
-from gateway.cli.run_command import check_integration, pages, run, select_environment
+from gateway.cli.run_command import check_integration, each_connection, run, select_environment
 from gateway.cli.secret_inputs import passphrase_env, passphrase_file, read_passphrase
 from gateway.text import counted
 
@@ -34,7 +34,9 @@ RECORDS_PER_WRITE: Final = 100
 )
 @config_file
 @environment
-@click.option("--integration", "only", multiple=True, metavar="ID", help="Only this integration; may be repeated.")
+@click.option(
+    "--integration", "integration_ids", multiple=True, metavar="ID", help="Only this integration; may be repeated."
+)
 @passphrase_env
 @passphrase_file
 @click.option("--plain", is_flag=True, help="Do not encrypt FILE: it then has every token in plain text.")
@@ -44,7 +46,7 @@ def export(
     target: Path,
     file: Path,
     environment: str | None,
-    only: tuple[str, ...],
+    integration_ids: tuple[str, ...],
     passphrase_env: str | None,
     passphrase_file: Path | None,
     plain: bool,
@@ -65,11 +67,11 @@ def export(
         raise click.UsageError(f"{target} already exists. Give another file, or add --force.")
 
     async def work(runtime: "Runtime") -> int:
-        name = select_environment(runtime, environment)
-        for integration in only:
-            await check_integration(runtime, name, integration)
+        environment_name = select_environment(runtime, environment)
+        for integration in integration_ids:
+            await check_integration(runtime, environment_name, integration)
         with _complete_file(target) as bundle:
-            counts = await _write_bundle(runtime, bundle, name, only, passphrase)
+            counts = await _write_bundle(runtime, bundle, environment_name, integration_ids, passphrase)
         _print_counts(target, counts, plain=plain, as_json=as_json)
         return 0
 
@@ -80,7 +82,7 @@ async def _write_bundle(
     runtime: "Runtime",
     bundle: IO[bytes],
     environment: str,
-    connection_ids: tuple[str, ...],
+    integration_ids: tuple[str, ...],
     passphrase: "Secret | None",
 ) -> "Counts":
     from gateway import clock
@@ -92,7 +94,7 @@ async def _write_bundle(
     integrations = [
         integration
         for integration in runtime.generation.integrations.list_in(environment)
-        if not connection_ids or integration.integration_id in connection_ids
+        if not integration_ids or integration.integration_id in integration_ids
     ]
     writer = SealedWriter(bundle, passphrase) if passphrase is not None else None
     with progress("exporting") as step:
@@ -101,7 +103,7 @@ async def _write_bundle(
                 runtime,
                 writer or bundle,
                 integrations,
-                _connections(runtime, environment, connection_ids),
+                _connections(runtime, environment, integration_ids),
                 environment=environment,
                 now=clock.now(),
                 step=lambda done: step(done, 0),
@@ -114,7 +116,7 @@ async def _write_bundle(
 
 
 async def _connections(
-    runtime: "Runtime", environment: str, connection_ids: tuple[str, ...]
+    runtime: "Runtime", environment: str, integration_ids: tuple[str, ...]
 ) -> "AsyncIterator[Connection]":
     from gateway import clock
     from gateway.records.audit import AuditAction
@@ -128,16 +130,16 @@ async def _connections(
         """
         await runtime.store.connections.record_read(batch, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
-    async for connection in pages(runtime, environment, integration_ids=connection_ids):
+    async for connection in each_connection(runtime, environment, integration_ids=integration_ids):
         batch.append(connection)
         if len(batch) == RECORDS_PER_WRITE:
             await record_exports()
-            for passed in batch:
-                yield passed
+            for exported in batch:
+                yield exported
             batch = []
     await record_exports()
-    for passed in batch:
-        yield passed
+    for exported in batch:
+        yield exported
 
 
 @contextmanager

@@ -42,12 +42,12 @@ def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
     )
 
 
-def print_import_result(intake: "Importer", *, as_json: bool) -> int:
+def print_import_result(importer: "Importer", *, as_json: bool) -> int:
     """Print the results of the import, and return the exit code."""
-    tally, dry = intake.tally, intake.options.dry_run
-    faults = [integration for integration in intake.integrations if integration.fault]
-    code = 0 if tally.is_ok and not faults else 1
-    if not intake.create_integrations and any(reason == "unknown_integration" for _, reason in tally.counts):
+    tally, is_dry_run = importer.tally, importer.options.dry_run
+    failed_integrations = [integration for integration in importer.integrations if integration.fault]
+    code = 0 if tally.is_ok and not failed_integrations else 1
+    if not importer.create_integrations and any(reason == "unknown_integration" for _, reason in tally.counts):
         print(
             "gateway: some integrations do not exist. Declare them, or add --create-integrations (for a bundle or another "
             "gateway).",
@@ -55,21 +55,24 @@ def print_import_result(intake: "Importer", *, as_json: bool) -> int:
         )
     if as_json:
         integrations_result = {
-            "made": [integration.key for integration in intake.integrations if integration.created],
-            "faults": {fault.key: fault.fault for fault in faults},
+            "made": [integration.key for integration in importer.integrations if integration.created],
+            "faults": {integration.key: integration.fault for integration in failed_integrations},
         }
         print(
             json.dumps(
-                {"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": integrations_result}, indent=2
+                {"ok": code == 0, "dry_run": is_dry_run, **tally.as_json(), "integrations": integrations_result},
+                indent=2,
             )
         )
         return code
-    for integration in intake.integrations:
-        word = "would be created" if dry else "created"
-        print(f"integration {integration.key}: {f'not created: {integration.fault}' if integration.fault else word}")
-    ahead = "would be " if dry else ""
+    for integration in importer.integrations:
+        created_text = "would be created" if is_dry_run else "created"
+        print(
+            f"integration {integration.key}: {f'not created: {integration.fault}' if integration.fault else created_text}"
+        )
+    result_prefix = "would be " if is_dry_run else ""
     rows = [
-        (f"{ahead}{result}", reason, f"{count:,}", _example(intake, result, reason))
+        (f"{result_prefix}{result}", reason, f"{count:,}", _example(importer, result, reason))
         for (result, reason), count in sorted(tally.counts.items())
     ]
     table(("RESULT", "REASON", "COUNT", "FOR EXAMPLE"), rows)
@@ -77,25 +80,29 @@ def print_import_result(intake: "Importer", *, as_json: bool) -> int:
         print(f"{count:,}: {note}")
     for result, count in sorted(tally.renewed.items()):
         print(f"test refresh: {result}: {count:,}")
-    if dry:
+    if is_dry_run:
         print("Nothing was changed.", file=sys.stderr)
     return code
 
 
-def _example(intake: "Importer", result: str, reason: str) -> str:
-    example = intake.tally.examples[result, reason]
-    place = f"{example.integration_id}/{example.connection_id}".strip("/")
-    return f"{place}: {example.detail}" if place and example.detail else place or example.detail
+def _example(importer: "Importer", result: str, reason: str) -> str:
+    example = importer.tally.examples[result, reason]
+    connection_text = f"{example.integration_id}/{example.connection_id}".strip("/")
+    return (
+        f"{connection_text}: {example.detail}"
+        if connection_text and example.detail
+        else connection_text or example.detail
+    )
 
 
 def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
     """Print the preview, and return the exit code: 0 if everything can be moved without changes, otherwise 1."""
-    well = not preview.orphans and all(
+    can_move_all = not preview.orphans and all(
         forecast.verdict in ("works", "register_callback") for forecast in preview.forecasts
     )
     if as_json:
         report = {
-            "ok": well,
+            "ok": can_move_all,
             "callback_url": preview.callback_url,
             "webhook_url": preview.webhook_url,
             "connections": preview.counts(),
@@ -104,7 +111,7 @@ def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
             "steps": list(preview.steps),
         }
         print(json.dumps(report, indent=2))
-        return 0 if well else 1
+        return 0 if can_move_all else 1
     for forecast in preview.forecasts:
         name = forecast.key if forecast.key == forecast.local_key else f"{forecast.key} → {forecast.local_key}"
         print(f"{forecast.verdict:<17} {name} ({forecast.provider}): {counted(forecast.connections, 'connection')}")
@@ -118,18 +125,18 @@ def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
     print("\nSteps, in this order:")
     for number, step in enumerate(preview.steps, 1):
         print(f"  {number}. {step}")
-    return 0 if well else 1
+    return 0 if can_move_all else 1
 
 
 # ── The sources of `import`, and the report. A source is opened, read to its end and closed.
 
 
-def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException:
+def _stopped_error(importer: "Importer", fault: Exception) -> click.ClickException:
     """Return the error for a source that cannot be read to its end.
 
     The message says how many connections were imported before the error.
     """
-    imported_text = _imported_text(intake)
+    imported_text = _imported_text(importer)
     if not imported_text:
         return click.ClickException(str(fault))
     return click.ClickException(
@@ -137,11 +144,11 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
     )
 
 
-def _imported_text(intake: "Importer") -> str:
+def _imported_text(importer: "Importer") -> str:
     """Return a sentence that says how many connections were imported before the import stopped; empty if none."""
-    by_result = intake.tally.as_json()
+    by_result = importer.tally.as_json()
     imported_count = by_result["imported"] + by_result["replaced"]
-    if not imported_count or intake.options.dry_run:
+    if not imported_count or importer.options.dry_run:
         return ""
     return f"Before that, {counted(imported_count, 'connection')} {'was' if imported_count == 1 else 'were'} imported."
 
@@ -155,34 +162,34 @@ class PeerSource:
     plain_http: bool
     only: tuple[str, ...]
 
-    async def run(self, intake: "Importer") -> None:
+    async def run(self, importer: "Importer") -> None:
         """Import all connections of the API. Raises ClickException if not all of them can be read."""
         from gateway.moving.moved_connection import SourceRefused
         from gateway.moving.peer import Peer, PeerCalls, session_for
 
         try:
-            async with session_for(intake.at_once) as session:
+            async with session_for(importer.at_once) as session:
                 peer = Peer(PeerCalls(session, self.url, self.key, plain_http=self.plain_http))
-                await intake.from_peer(peer, self.only)
+                await importer.from_peer(peer, self.only)
         except SourceRefused as fault:
-            raise _stopped_error(intake, fault) from None
+            raise _stopped_error(importer, fault) from None
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
     """A file, or ``-`` for stdin, from which connections are imported.
 
-    `passphrase`: the names of the variable and of the file that can contain a bundle's passphrase.
+    `passphrase_inputs`: the names of the variable and of the file that can contain a bundle's passphrase.
     """
 
     source: str
     kind: "Kind | None"
     integration: str | None
     columns: Mapping[str, str]
-    passphrase: tuple[str | None, Path | None]
+    passphrase_inputs: tuple[str | None, Path | None]
     only: tuple[str, ...]
 
-    async def run(self, intake: "Importer") -> None:
+    async def run(self, importer: "Importer") -> None:
         """Import all connections of the file. Raises ClickException if the file cannot be read to its end.
 
         Nothing is imported from a damaged bundle.
@@ -193,9 +200,9 @@ class FileSource:
 
         with ExitStack() as stack:
             source = self._open_input(stack)
-            at_stdin = self.source == "-"
-            kind = self.kind or ("jsonl" if at_stdin else kind_of(Path(self.source), source))
-            if kind == "bundle" and (at_stdin or not source.seekable()):
+            reads_stdin = self.source == "-"
+            kind = self.kind or ("jsonl" if reads_stdin else kind_of(Path(self.source), source))
+            if kind == "bundle" and (reads_stdin or not source.seekable()):
                 raise click.UsageError(
                     "A bundle is read twice, so that a damaged one is not imported. Give a file instead of stdin or a pipe."
                 )
@@ -204,16 +211,16 @@ class FileSource:
             try:
                 if kind != "bundle":
                     if source.seekable() and not self.only:
-                        intake.total = count(source, kind)
+                        importer.total = count(source, kind)
                         source.seek(0)
-                    await intake.from_lines(read_table(source, kind, self.integration, self.columns), self.only)
+                    await importer.from_lines(read_table(source, kind, self.integration, self.columns), self.only)
                     return
-                passphrase = read_passphrase(*self.passphrase, new=False)
-                intake.total = bundle.check_bundle(source, passphrase).connections
+                passphrase = read_passphrase(*self.passphrase_inputs, new=False)
+                importer.total = bundle.check_bundle(source, passphrase).connections
                 source.seek(0)
-                await intake.from_lines(read_bundle(source, passphrase), self.only)
+                await importer.from_lines(read_bundle(source, passphrase), self.only)
             except SourceRefused as fault:
-                raise _stopped_error(intake, fault) from None
+                raise _stopped_error(importer, fault) from None
 
     def _open_input(self, stack: ExitStack) -> IO[bytes]:
         if self.source == "-":
@@ -313,7 +320,7 @@ async def print_preview(runtime: "Runtime", peer: PeerSource, options: "ImportOp
 @click.option("--only", multiple=True, metavar="KEY", help="Only this integration of the source; may be repeated.")
 @click.option(
     "--integration",
-    "renamed",
+    "key_pairs",
     multiple=True,
     metavar="THERE=HERE",
     help="An integration with another key in this gateway; may be repeated.",
@@ -374,7 +381,7 @@ def import_connections(
     key_file: Path | None,
     plain_http: bool,
     only: tuple[str, ...],
-    renamed: tuple[str, ...],
+    key_pairs: tuple[str, ...],
     create_integrations: bool,
     kind: "Kind | None",
     into: str | None,
@@ -397,50 +404,54 @@ def import_connections(
     To continue an interrupted run, run the command again: connections that exist are skipped. A gateway may run
     meanwhile. Exits 1 if a connection was not imported or its test refresh failed; --report lists which and why.
     """
-    _check(source, peer_url, preview, test_refresh, dry_run)
-    names = _parse_pairs(renamed, "--integration")
+    _check_options(source, peer_url, preview, test_refresh, dry_run)
+    local_keys = _parse_pairs(key_pairs, "--integration")
     if peer_url is not None:
         import_source: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
         secret_inputs.read_secret("key", "--key", key_env, key_file)  # only to report a mistake in these options
-        passphrase = (passphrase_env, passphrase_file)
-        import_source = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
+        passphrase_inputs = (passphrase_env, passphrase_file)
+        import_source = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase_inputs, only)
 
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
 
-        name = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         options = ImportOptions(
-            environment=name, integration_keys=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify
+            environment=environment_name,
+            integration_keys=local_keys,
+            on_conflict=on_conflict,
+            dry_run=dry_run,
+            verify=verify,
         )
         if preview:
             assert isinstance(import_source, PeerSource)
             return await print_preview(runtime, import_source, options, as_json=as_json)
         with ExitStack() as stack:
-            intake = reporting_importer(runtime, options, stack, report, at_once)
-            intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
-            intake.refresh_rate = refresh_rate
-            await _import_all(import_source, intake)
-        return print_import_result(intake, as_json=as_json)
+            importer = reporting_importer(runtime, options, stack, report, at_once)
+            importer.create_integrations, importer.test_refresh = create_integrations, test_refresh
+            importer.refresh_rate = refresh_rate
+            await _import_all(import_source, importer)
+        return print_import_result(importer, as_json=as_json)
 
     run(file, work, as_json=as_json, may_create_store=True)
 
 
-async def _import_all(source: PeerSource | FileSource, intake: "Importer") -> None:
+async def _import_all(source: PeerSource | FileSource, importer: "Importer") -> None:
     """Import the connections of `source`. After Ctrl-C, print how many are imported, and how to continue."""
-    if intake.test_refresh:
-        warn_about_test_refresh(intake.runtime, intake.options.environment)
+    if importer.test_refresh:
+        warn_about_test_refresh(importer.runtime, importer.options.environment)
     try:
-        await source.run(intake)
+        await source.run(importer)
     except asyncio.CancelledError:  # Ctrl-C
-        imported_text = _imported_text(intake)
+        imported_text = _imported_text(importer)
         if imported_text:
             continue_hint = "To continue, run the command again: by default, connections that exist are skipped."
             print(f"gateway: Interrupted. {imported_text} {continue_hint}", file=sys.stderr)
         raise
 
 
-def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
+def _check_options(source: str | None, peer_url: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
     """Raise UsageError if the options cannot be used together."""
     if (source is None) == (peer_url is None):
         raise click.UsageError("Give FILE or --from-peer URL.")
@@ -451,23 +462,23 @@ def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh
 
 
 def _peer_source(
-    peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, connection_ids: tuple[str, ...]
+    peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, integration_ids: tuple[str, ...]
 ) -> PeerSource:
     """Return the API to import from. Raises UsageError if the key is missing or cannot be read."""
     key = secret_inputs.read_secret("key", "--key", key_env, key_file)
     if key is None:
         raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
-    return PeerSource(peer_url, key, plain_http, connection_ids)
+    return PeerSource(peer_url, key, plain_http, integration_ids)
 
 
 def _parse_pairs(arguments: tuple[str, ...], option: str) -> Mapping[str, str]:
     """Return the pairs ``there=here`` as a mapping. `option`: the option's name in errors. Raises UsageError."""
     pairs: dict[str, str] = {}
-    for renamed in arguments:
-        source_key, sign, target_key = renamed.partition("=")
+    for argument in arguments:
+        source_key, sign, target_key = argument.partition("=")
         if not (source_key and sign and target_key):
             raise click.UsageError(
-                f"{option} must be two names with an equals sign between them, not '{renamed[:80]}'."
+                f"{option} must be two names with an equals sign between them, not '{argument[:80]}'."
             )
         if source_key in pairs:
             raise click.UsageError(f"{option} has '{source_key}' twice.")

@@ -36,16 +36,16 @@ def refresh(
     file: Path,
     environment: str | None,
     integration: str | None,
-    every: bool,
+    selects_all: bool,
     connection_ids: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Refresh the credentials of each CONNECTION now, whether or not it is due. Exits 1 if one could not be refreshed.
+    """Refresh the credentials of each CONNECTION now, even if they are not due. Exits 1 if one could not be refreshed.
 
     A running gateway and this command never refresh the same connection at the same time.
     """
-    check_named(connection_ids, every)
-    if every and integration is None:
+    check_named(connection_ids, selects_all)
+    if selects_all and integration is None:
         raise click.UsageError("--all needs --integration ID.")
 
     async def work(runtime: "Runtime") -> int:
@@ -68,7 +68,7 @@ def refresh(
         else:
             table(
                 ("CONNECTION", "OUTCOME", "DETAIL"),
-                [(r["connection_id"], r["outcome"], r["detail"] or "") for r in results],
+                [(row["connection_id"], row["outcome"], row["detail"] or "") for row in results],
             )
         failed = sum(row["outcome"] == "failed" for row in results)
         if failed:

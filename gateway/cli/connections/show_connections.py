@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # ── Finding a connection by its id, with or without the key of its integration.
 
 MAX_LISTED: Final = 20
-MAX_COMPARED: Final = 500
+MAX_COMPARED: Final = 500  # maximum number of ids that are searched for the most similar id
 
 
 async def find_connection(
@@ -47,10 +47,10 @@ async def find_connection(
         candidates = await runtime.store.connections.list(
             environment, ListFilter(integration_ids=integration_ids, limit=MAX_COMPARED)
         )
-        near = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in candidates))
-        place = f"integration '{integration}'" if integration is not None else "any integration"
+        hint = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in candidates))
+        searched_integrations = f"integration '{integration}'" if integration is not None else "any integration"
         print(
-            f"gateway: there is no connection '{connection_id}' in {place} of environment '{environment}'{near}",
+            f"gateway: there is no connection '{connection_id}' in {searched_integrations} of environment '{environment}'{hint}",
             file=sys.stderr,
         )
     return None
@@ -105,9 +105,9 @@ def list_connections(
         from gateway.api.connection_json import listed_connection_json
         from gateway.store import ListFilter, cursor_after
 
-        name = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         for integration in integrations:
-            await check_integration(runtime, name, integration)
+            await check_integration(runtime, environment_name, integration)
         filters = ListFilter(
             integration_ids=integrations,
             search=search,
@@ -117,9 +117,9 @@ def list_connections(
             cursor=cursor,
         )
         if missing_scopes:
-            listed_connections, next_cursor = await _find_lacking(runtime, name, filters, limit)
+            listed_connections, next_cursor = await _find_lacking(runtime, environment_name, filters, limit)
         else:
-            connections = await runtime.store.connections.list(name, filters)
+            connections = await runtime.store.connections.list(environment_name, filters)
             listed_connections = connections[:limit]
             next_cursor = cursor_after(listed_connections[-1]) if len(connections) > limit else None
         if as_json:
@@ -188,10 +188,12 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
     """Show CONNECTION: its settings, end user and refresh state. Never shows its credential or a secret setting."""
 
     async def work(runtime: "Runtime") -> int:
-        row = await find_connection(runtime, select_environment(runtime, environment), integration, connection_id)
-        if row is None:
+        connection = await find_connection(
+            runtime, select_environment(runtime, environment), integration, connection_id
+        )
+        if connection is None:
             return 1
-        connection_json = _connection_json(runtime, row)
+        connection_json = _connection_json(runtime, connection)
         if as_json:
             print(json.dumps(connection_json, indent=2))
             return 0
@@ -204,18 +206,18 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
     run(file, work, as_json=as_json, needs_integrations=False)
 
 
-def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
+def _connection_json(runtime: "Runtime", connection: "Connection") -> dict[str, Any]:
     from gateway.api.connection_json import full_connection_json, timestamp_with_offset
 
-    connection_json = dict(full_connection_json(runtime.store, row, credentials=False))
+    connection_json = dict(full_connection_json(runtime.store, connection, credentials=False))
     del connection_json["credentials"]
-    failure = row.failure
+    failure = connection.failure
     return {
         **connection_json,
-        "state_reason": row.state_reason,
-        "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
-        "expires_at": timestamp_with_offset(row.expires_at) if row.expires_at else None,
-        "last_refreshed_at": timestamp_with_offset(row.refreshed_at) if row.refreshed_at else None,
+        "state_reason": connection.state_reason,
+        "credential_type": runtime.store.open_or_nothing(connection.credential).get("type"),
+        "expires_at": timestamp_with_offset(connection.expires_at) if connection.expires_at else None,
+        "last_refreshed_at": timestamp_with_offset(connection.refreshed_at) if connection.refreshed_at else None,
         "refresh_failure": {"reason": failure.code, "provider_message": failure.message, "attempts": failure.attempts}
         if failure
         else None,
@@ -237,11 +239,13 @@ def why(file: Path, environment: str | None, integration: str | None, connection
     async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import history_json
 
-        row = await find_connection(runtime, select_environment(runtime, environment), integration, connection_id)
-        if row is None:
+        connection = await find_connection(
+            runtime, select_environment(runtime, environment), integration, connection_id
+        )
+        if connection is None:
             return 1
-        history = await history_json(runtime, runtime.generation, row, in_serving_process=False)
-        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **history}
+        history = await history_json(runtime, runtime.generation, connection, in_serving_process=False)
+        body = {"connection_id": connection_id, "provider_config_key": connection.ref.integration_id, **history}
         print(json.dumps(body, indent=2) if as_json else without_control_characters(_text(body)))
         return 0
 
@@ -251,15 +255,15 @@ def why(file: Path, environment: str | None, integration: str | None, connection
 def _text(body: dict[str, Any]) -> str:
     diagnosis = body["diagnosis"]
     lines = [
-        f"{body['connection_id']} ({body['provider_config_key']}) is {diagnosis['state']} since {_day(diagnosis['since'])}"
+        f"{body['connection_id']} ({body['provider_config_key']}) is {diagnosis['state']} since {_time_text(diagnosis['since'])}"
     ]
     lines += ["", "What happened"]
     for event in diagnosis["timeline"]:
         detail = f"  ({event['detail']})" if event["detail"] else ""
-        lines.append(f"  {_day(event['at'])}  {'→ ' if event['ahead'] else '  '}{event['what']}{detail}")
+        lines.append(f"  {_time_text(event['at'])}  {'→ ' if event['ahead'] else '  '}{event['what']}{detail}")
     if diagnosis["causes"]:
         lines += ["", "Likely causes, most likely first"]
-        lines += [f"  {place}. {cause['why']}" for place, cause in enumerate(diagnosis["causes"], 1)]
+        lines += [f"  {number}. {cause['why']}" for number, cause in enumerate(diagnosis["causes"], 1)]
     scopes = body["scopes"]
     if scopes["granted"] is not None:
         lines += ["", f"Scopes granted: {' '.join(scopes['granted'])}"]
@@ -267,5 +271,5 @@ def _text(body: dict[str, Any]) -> str:
     return "\n".join([*lines, "", "What to do", f"  {diagnosis['action']['how']}"])
 
 
-def _day(stamp: str) -> str:
+def _time_text(stamp: str) -> str:
     return f"{stamp[:10]} {stamp[11:19]} UTC"

@@ -22,12 +22,12 @@ _READY_LINE = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
 class Child:
     """A child process that runs a module; created by `start_child`. `log`: the file with the process's output."""
 
-    def __init__(self, name: str, log: Path, process: Process, sink: IO[bytes]) -> None:
+    def __init__(self, name: str, log: Path, process: Process, log_file: IO[bytes]) -> None:
         self.name = name
         self._log = log
         self._process = process
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._copy_task = asyncio.create_task(self._copy_output(sink))
+        self._copy_task = asyncio.create_task(self._copy_output(log_file))
 
     @property
     def pid(self) -> int:
@@ -40,9 +40,9 @@ class Child:
         the log.
         """
         process_end = asyncio.create_task(self._process.wait())
-        awaited: set[asyncio.Future[Any]] = {self._ready, process_end}
+        awaited_futures: set[asyncio.Future[Any]] = {self._ready, process_end}
         try:
-            await asyncio.wait(awaited, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(awaited_futures, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             process_end.cancel()
         if self._ready.done():
@@ -75,7 +75,7 @@ class Child:
             await asyncio.wait({self._copy_task}, timeout=1)
             self._copy_task.cancel()
 
-    async def _copy_output(self, sink: IO[bytes]) -> None:
+    async def _copy_output(self, log_file: IO[bytes]) -> None:
         """Copy stdout to the log, and find the line that says that the process is ready.
 
         Without copying, a full pipe would block the process.
@@ -83,8 +83,8 @@ class Child:
         output, received = self._process.stdout, b""
         assert output is not None
         while piece := await output.read(65536):
-            sink.write(piece)
-            sink.flush()
+            log_file.write(piece)
+            log_file.flush()
             if not self._ready.done():
                 received += piece
                 if match := _READY_LINE.search(received):
@@ -104,18 +104,18 @@ async def start_child(
     The child is stopped at the end of the block. If this process ends in another way, the child ends too.
     """
     command = [sys.executable, "-P", "-m", "gateway.cli.demo.follow", str(os.getpid()), module, *arguments]
-    with _new_log(log) as sink:
+    with _new_log(log) as log_file:
         # In a new session, the child does not receive Ctrl-C: only this process does, and stops its children in order.
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=DEVNULL,
             stdout=PIPE,
-            stderr=sink,
+            stderr=log_file,
             env={**os.environ, **(environ or {})},
             start_new_session=True,
             umask=0o077,
         )
-        child = Child(name, log, process, sink)
+        child = Child(name, log, process, log_file)
         try:
             yield child
         finally:

@@ -50,47 +50,49 @@ class Customer:
         new connection is created. Each authorization goes through the real OAuth flow.
         """
         for connection_id in await self._connection_ids():
-            if working := await self._connection_if_working(connection_id) or await self._reconnect(connection_id):
-                return working
+            if working_connection := await self._connection_if_working(connection_id) or await self._reconnect(
+                connection_id
+            ):
+                return working_connection
             await self._call(
                 "DELETE", f"/connections/{quote(connection_id, safe='')}?provider_config_key={INTEGRATION}"
             )
         await self._authorize({"connect_session_token": (await self._session())["token"], "params[subdomain]": _SITE})
         for new_id in await self._connection_ids():
-            if working := await self._connection_if_working(new_id):
-                return working
+            if working_connection := await self._connection_if_working(new_id):
+                return working_connection
         raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 
     async def connect_link(self) -> str:
         """Return a link with which a person connects in a browser. The link is valid for 30 minutes."""
         return str((await self._session())["connect_link"])
 
-    def curl(self, connected: DemoConnection) -> str:
+    def curl(self, connection: DemoConnection) -> str:
         """Return the call as a curl command. The command contains the secret key."""
-        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_connection_headers(connected.connection_id)}
-        words = ["curl"]
+        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_connection_headers(connection.connection_id)}
+        arguments = ["curl"]
         for name, value in headers.items():
-            words += ["-H", f"{name}: {value}"]
-        return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
+            arguments += ["-H", f"{name}: {value}"]
+        return shlex.join([*arguments, f"{self._url}/proxy{connection.path}"])
 
-    async def agent_key(self, connected: DemoConnection, kept_key: Secret) -> Secret:
+    async def agent_key(self, connection: DemoConnection, earlier_key: Secret) -> Secret:
         """Return a key with which an agent can use the demo user's issues.
 
-        `kept_key`: the key of an earlier start, which is returned if it is for this connection; otherwise a new key
+        `earlier_key`: the key of an earlier start. It is returned if it is for this connection. Otherwise a new key
         replaces it.
         """
-        site = connected.path.partition("/search")[0]
+        site = connection.path.partition("/search")[0]
         rules = [
             f"GET {site}/search as search_issues",
             f"GET {site}/issue/{{key}} as get_issue",
             f"POST {site}/issue as create_issue",
         ]
-        limits = {"connections": [f"{INTEGRATION}/{connected.connection_id}"], "rules": rules}
+        limits = {"connections": [f"{INTEGRATION}/{connection.connection_id}"], "rules": rules}
         for listed_key in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
             if listed_key["display_name"] != AGENT_KEY_NAME:
                 continue
-            if listed_key["limits"] == [limits] and kept_key.reveal().endswith(listed_key["last_four"]):
-                return kept_key
+            if listed_key["limits"] == [limits] and earlier_key.reveal().endswith(listed_key["last_four"]):
+                return earlier_key
             await self._call("DELETE", f"/environment/api-keys/{listed_key['id']}")
         scopes = ["environment:proxy", "environment:connect_sessions:write"]
         body = {
@@ -104,8 +106,8 @@ class Customer:
     def mcp_add(self, agent_key: Secret) -> str:
         """Return the command that adds the tools of a key to Claude Code, an MCP client."""
         header = f"Authorization: Bearer {agent_key.reveal()}"
-        add = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
-        return shlex.join(add)
+        arguments = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
+        return shlex.join(arguments)
 
     async def _connection_if_working(self, connection_id: str) -> DemoConnection | None:
         path = await self._path(connection_id)
@@ -130,14 +132,14 @@ class Customer:
         """Log in and consent at the sandbox, as the demo user would."""
         try:
             async with browser() as session:
-                landing = await visit(
+                last_page = await visit(
                     session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _FORM_INPUTS
                 )
         except (ClientError, VisitUnfinished) as fault:
             raise DemoFailed(f"the authorization did not finish: {fault}") from fault
-        if landing.status != 200 or not landing.url.startswith(f"{self._url}/oauth/callback"):
-            url = landing.url.partition("?")[0]
-            raise DemoFailed(f"the authorization ended at {url} with {landing.status}: {_page_text(landing)}")
+        if last_page.status != 200 or not last_page.url.startswith(f"{self._url}/oauth/callback"):
+            url = last_page.url.partition("?")[0]
+            raise DemoFailed(f"the authorization ended at {url} with {last_page.status}: {_page_text(last_page)}")
 
     async def _session(self) -> dict[str, Any]:
         body = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
@@ -151,13 +153,15 @@ class Customer:
     async def _path(self, connection_id: str) -> str | None:
         """Return the path of a search on the connection's site; None if the connection cannot be read."""
         query = f"provider_config_key={INTEGRATION}"
-        connection = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", dead_is=None)
+        connection = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", if_unusable=None)
         if connection is None:
             return None
         return f"/ex/sandbox/{connection['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
 
     async def _works(self, connection_id: str, path: str) -> bool:
-        response = await self._call("GET", f"/proxy{path}", headers=_connection_headers(connection_id), dead_is=None)
+        response = await self._call(
+            "GET", f"/proxy{path}", headers=_connection_headers(connection_id), if_unusable=None
+        )
         return response is not None
 
     async def _call(
@@ -167,11 +171,11 @@ class Customer:
         body: dict[str, Any] | None = None,
         *,
         headers: dict[str, str] | None = None,
-        dead_is: Any = ...,
+        if_unusable: Any = ...,
     ) -> Any:
         """Send a request and return the JSON of a 2xx response. Raises DemoFailed.
 
-        `dead_is`: the result for a status in `_UNUSABLE_STATUSES`; without this argument, such a status raises
+        `if_unusable`: the result for a status in `_UNUSABLE_STATUSES`; without this argument, such a status raises
         DemoFailed.
         """
         headers_sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
@@ -179,8 +183,8 @@ class Customer:
             async with self._http.request(method, self._url + path, json=body, headers=headers_sent) as response:
                 if response.ok:
                     return await response.json()
-                if dead_is is not ... and response.status in _UNUSABLE_STATUSES:
-                    return dead_is
+                if if_unusable is not ... and response.status in _UNUSABLE_STATUSES:
+                    return if_unusable
                 text = await response.text()
         except (ClientError, TimeoutError) as fault:
             raise DemoFailed(f"{method} {path.partition('?')[0]} failed: {fault!r}") from fault

@@ -54,9 +54,10 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 def banner(demo: "DemoReady", state: Path) -> str:
     """Return the text for the terminal. Each command and each link has its own line, which makes copying easy."""
-    file = f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
-    target = "" if state == Path(".gateway") else file  # `try` finds the default folder by itself
-    hint = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{file}`):
+    config_option = f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
+    try_option = "" if state == Path(".gateway") else config_option  # `try` finds the default folder by itself
+    console_command = f"{program()} console{config_option}"
+    console_text = f"""Open the console (the link works once, within ten minutes; for a new one, run `{console_command}`):
 
 {demo.console_link}
 
@@ -67,7 +68,7 @@ A demo user has connected through OAuth. Read two of her issues through the gate
 
 {demo.curl}
 
-Show such a call in full, also as Python and Node. In another terminal, in this folder: {program()} try{target}
+Show such a call in full, also as Python and Node. In another terminal, in this folder: {program()} try{try_option}
 
 Connect another account in a browser (log in as demo@example.com, password demo; the link is valid for 30 minutes):
 
@@ -77,5 +78,5 @@ Give an agent her issues as MCP tools (this command is for Claude Code; other cl
 
 {demo.mcp_add}
 
-{hint if demo.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C stops both.
+{console_text if demo.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C stops both.
 """

@@ -112,12 +112,14 @@ class DemoFolder:
 
         The copy overrides the shipped entry. `origin`: the sandbox's URL. Raises DemoFailed.
         """
-        shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
-        if SHIPPED_ORIGIN not in shipped:
+        shipped_entry = (resources.folder("catalog") / "sandbox.yaml").read_text()
+        if SHIPPED_ORIGIN not in shipped_entry:
             raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
         (self.path / "catalog").mkdir(mode=0o700, exist_ok=True)
         new_file = self.path / "catalog" / ".sandbox.yaml.new"
-        new_file.write_text("# Written by `gateway demo` at every start.\n" + shipped.replace(SHIPPED_ORIGIN, origin))
+        new_file.write_text(
+            "# Written by `gateway demo` at every start.\n" + shipped_entry.replace(SHIPPED_ORIGIN, origin)
+        )
         new_file.replace(self.path / "catalog" / "sandbox.yaml")
 
     def _lock(self) -> IO[str]:
@@ -144,13 +146,13 @@ class DemoFolder:
         return lock
 
     def _create_missing_files(self) -> None:
-        key, database = self.path / "encryption_key", self.path / "gateway.db"
-        if database.exists() and not key.exists():
+        key_file, database_file = self.path / "encryption_key", self.path / "gateway.db"
+        if database_file.exists() and not key_file.exists():
             raise DemoFailed(
-                f"{key} is missing, and {database} cannot be read without it; restore the key, "
+                f"{key_file} is missing, and {database_file} cannot be read without it; restore the key, "
                 f"or start from scratch: remove {self.path}, or use another --state"
             )
-        _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+        _write_if_missing(key_file, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
         for name, default in (("port", DEFAULT_PORT), ("sandbox_port", DEFAULT_SANDBOX_PORT)):
@@ -162,8 +164,8 @@ class DemoFolder:
 def _write_if_missing(path: Path, text: str) -> None:
     """Write a new file that only its owner can read, from the first byte. Keep an existing file."""
     try:
-        created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return
-    with os.fdopen(created, "w") as file:
+    with os.fdopen(descriptor, "w") as file:
         file.write(text)

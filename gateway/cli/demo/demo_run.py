@@ -44,7 +44,7 @@ def reserve_port(port: int, flag: str) -> Iterator[int]:
 
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_GRACE_S: Final = 0.3
+_GRACE_S: Final = 0.3  # after a failed call, how long to wait for the end of a child process that explains the failure
 NEW_AGENT_KEY: Final = (
     "The agent has a new key, because its former key or that key's connection has ended. Add the tools again with the new "
     "command."
@@ -71,19 +71,19 @@ async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Cal
     `announce`: called as soon as everything runs. Raises DemoFailed.
     """
     work = asyncio.create_task(_run(folder, port, sandbox_port, announce))
-    signalled = False
+    got_signal = False
 
-    def end() -> None:
-        nonlocal signalled
-        signalled = True
+    def stop_work() -> None:
+        nonlocal got_signal
+        got_signal = True
         work.cancel()
 
-    for number in _SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, end)
+    for signal_number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop_work)
     try:
         await work
     except asyncio.CancelledError:
-        if not signalled:
+        if not got_signal:
             raise
 
 
@@ -103,12 +103,12 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
 
 
 async def _wait_until_ready(url: str, folder: DemoFolder, child_ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoReady:
-    """Return the result of `_ready`.
+    """Return the result of `_connect_demo_user`.
 
     If a child process ends meanwhile, raise the error of the child, because it explains more than the failed call.
     """
     try:
-        return await _ready(url, folder)
+        return await _connect_demo_user(url, folder)
     except DemoFailed:
         await asyncio.wait(child_ends, timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
         if any(child_end.done() for child_end in child_ends):
@@ -129,25 +129,25 @@ async def _run_both_processes(
     At the end of the block, the gateway is stopped first, then the sandbox.
     """
     async with AsyncExitStack() as stack:
-        with reserve_port(port, "--port") as own_port:
-            url = f"http://{HOST}:{own_port}"
+        with reserve_port(port, "--port") as gateway_port:
+            url = f"http://{HOST}:{gateway_port}"
             with reserve_port(sandbox_port, "--sandbox-port"):
                 pass  # raises an error early if the port is in use, with a message that names the flag
             sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
             origin = await sandbox.wait_until_ready()
             folder.point_catalog_at(origin)
-        sandbox_listens = int(origin.rpartition(":")[2])
-        folder.write_ports(own_port, sandbox_listens)
-        environ = {PORT_VARIABLE: str(own_port), SANDBOX_PORT_VARIABLE: str(sandbox_listens)}
-        arguments = ("serve", "-c", str(folder.configuration))
+        actual_sandbox_port = int(origin.rpartition(":")[2])
+        folder.write_ports(gateway_port, actual_sandbox_port)
+        environ = {PORT_VARIABLE: str(gateway_port), SANDBOX_PORT_VARIABLE: str(actual_sandbox_port)}
+        serve_arguments = ("serve", "-c", str(folder.configuration))
         log = folder.path / "gateway.log"
         gateway = await stack.enter_async_context(
-            start_child("gateway", "gateway", *arguments, log=log, environ=environ)
+            start_child("gateway", "gateway", *serve_arguments, log=log, environ=environ)
         )
-        listens = await gateway.wait_until_ready()
-        if listens != url:
+        ready_url = await gateway.wait_until_ready()
+        if ready_url != url:
             raise DemoFailed(
-                f"the gateway listens on {listens} instead of {url}; "
+                f"the gateway listens on {ready_url} instead of {url}; "
                 f"set server.port in {folder.configuration} to ${{file:port}}, and choose the port with --port"
             )
         folder.write_url(url)
@@ -162,29 +162,29 @@ def _sandbox(folder: DemoFolder, port: int, callback: str) -> AbstractAsyncConte
         "--client-secret-file": str(folder.client_secret),
         "--redirect-uri": callback,
     }
-    arguments = [word for option in options.items() for word in option]
+    arguments = [argument for name_and_value in options.items() for argument in name_and_value]
     return start_child("sandbox", "gateway.sandbox", *arguments, log=folder.path / "sandbox.log")
 
 
-async def _ready(url: str, folder: DemoFolder) -> DemoReady:
+async def _connect_demo_user(url: str, folder: DemoFolder) -> DemoReady:
     key = folder.secret_key()
     async with customer.session() as http:
-        caller = customer.Customer(http, url, key)
-        connected = await caller.connection()
-        kept_key = folder.agent_key()
-        agent_key = await caller.agent_key(connected, kept_key)
-        if kept_key and agent_key != kept_key:
+        demo_customer = customer.Customer(http, url, key)
+        connection = await demo_customer.connection()
+        earlier_key = folder.agent_key()
+        agent_key = await demo_customer.agent_key(connection, earlier_key)
+        if earlier_key and agent_key != earlier_key:
             print(NEW_AGENT_KEY, file=sys.stderr, flush=True)
         folder.save_agent_key(agent_key)
         return DemoReady(
             url=url,
             secret_key=key.reveal(),
             provider_config_key=customer.INTEGRATION,
-            connection_id=connected.connection_id,
-            connect_link=await caller.connect_link(),
-            curl=caller.curl(connected),
+            connection_id=connection.connection_id,
+            connect_link=await demo_customer.connect_link(),
+            curl=demo_customer.curl(connection),
             console_link=await _console_link(folder),
-            mcp_add=caller.mcp_add(agent_key),
+            mcp_add=demo_customer.mcp_add(agent_key),
         )
 
 
@@ -195,11 +195,11 @@ async def _console_link(folder: DemoFolder) -> str:
     """
     links = list[str]()
 
-    async def make(store: "Store", config: "Config") -> int:
+    async def add_link(store: "Store", config: "Config") -> int:
         if config.console.enabled:
             links.append((await sign_in_link(store, config, "operator"))[0])
         return 0
 
     with suppress(Faults, StartRefused, GatewayError):
-        await run_on_opened_store(folder.configuration, make)
+        await run_on_opened_store(folder.configuration, add_link)
     return "".join(links)

@@ -1,6 +1,6 @@
 """Runs a module as ``python -m`` does, but ends with the parent: ``… follow PARENT_PID MODULE [ARGUMENT…]``.
 
-Without it, a demo that is killed by SIGKILL would leave two processes behind that use its ports. On Linux, the kernel
+Without this module, a demo that is killed by SIGKILL would leave two processes that use its ports. On Linux, the kernel
 sends this process SIGTERM when its parent ends; on other systems, the module runs as usual. The signal is requested
 after exec, because a parent with threads must not run such code between fork and exec.
 """

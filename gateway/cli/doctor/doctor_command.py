@@ -84,7 +84,7 @@ async def _examine(
     return findings, config
 
 
-async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
+async def _run_checks(examined: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
     """Run all checks at the same time.
 
     Threads run the checks that read the disk or block on the database.
@@ -94,36 +94,39 @@ async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[Doc
     from gateway.cli.doctor.network_checks import check_clocks, check_inbound, check_outbound, check_running
 
     async with asyncio.TaskGroup() as group:
-        at_disk = [
-            group.create_task(asyncio.to_thread(_list_findings, check, gateway)) for check in (check_files, check_store)
+        disk_tasks = [
+            group.create_task(asyncio.to_thread(_list_findings, check, examined))
+            for check in (check_files, check_store)
         ]
-        declared = group.create_task(asyncio.to_thread(_list_findings, check_integrations, gateway))
-        journal_check = group.create_task(_collect(check_journal(gateway)))
-        network = (
+        integrations_task = group.create_task(asyncio.to_thread(_list_findings, check_integrations, examined))
+        journal_task = group.create_task(_collect(check_journal(examined)))
+        network_tasks = (
             []
             if offline
             else [
-                group.create_task(_collect(check(gateway))) for check in (check_inbound, check_running, check_outbound)
+                group.create_task(_collect(check(examined))) for check in (check_inbound, check_running, check_outbound)
             ]
         )
-    (reached_findings, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
-    local_findings: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journal_check.result()]
-    if any((finding.check, finding.level) == ("store", "fail") for finding in running_gateway):
+    (inbound_findings, running_findings, outbound_findings) = (
+        (task.result() for task in network_tasks) if network_tasks else ([], [], [])
+    )
+    local_findings: list[DoctorFinding] = [*disk_tasks[0].result(), *disk_tasks[1].result(), *journal_task.result()]
+    if any((finding.check, finding.level) == ("store", "fail") for finding in running_findings):
         local_findings = [finding for finding in local_findings if (finding.check, finding.level) != ("store", "ok")]
     return [
         *local_findings,
-        *running_gateway,
-        *reached_findings,
-        *check_clocks(gateway),
-        *declared.result(),
-        *providers,
+        *running_findings,
+        *inbound_findings,
+        *check_clocks(examined),
+        *integrations_task.result(),
+        *outbound_findings,
     ]
 
 
 def _list_findings(
-    check: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", gateway: "ExaminedGateway"
+    check: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", examined: "ExaminedGateway"
 ) -> "list[DoctorFinding]":
-    return list(check(gateway))
+    return list(check(examined))
 
 
 async def _collect(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]":
@@ -174,12 +177,12 @@ def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":
     colors = {"ok": "green", "warn": "yellow", "fail": "red"}
     counts = {"warn": 0, "fail": 0}
     for finding in findings:
-        mark = f"{finding.level:<5}"
+        level_text = f"{finding.level:<5}"
         # NO_COLOR is a convention of many programs: https://no-color.org
         if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-            mark = click.style(mark, fg=colors[finding.level])
+            level_text = click.style(level_text, fg=colors[finding.level])
         subject = f"{finding.integration}: " if finding.integration else ""
-        yield f"{mark} {finding.check:<15} {subject}{finding.message}"
+        yield f"{level_text} {finding.check:<15} {subject}{finding.message}"
         if finding.level != "ok":
             counts[finding.level] += 1
             yield f"      {'':<15} {': '.join(filter(None, (finding.where, finding.fix)))}"

@@ -69,15 +69,17 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """
     by_name = {integration.name: integration for integration in examined.integrations}
     try:
-        ending = connections_ending_with_token(examined.config.store)
+        ending_connections = connections_ending_with_token(examined.config.store)
     except StoreRefused:  # for example, another process locks the file; `check_store` reports such faults
         return
-    for environment, key, number, first_id in ending:
+    for environment, key, count, first_end in ending_connections:
         integration = by_name.get(f"{environment}/{key}")
         if integration is None:
             continue
-        has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
-        message = f"{counted(number, 'connection')} {has} with its access token, the next on {first_id} UTC"
+        has_no_token_text = "has no refresh token and ends" if count == 1 else "have no refresh token and end"
+        message = (
+            f"{counted(count, 'connection')} {has_no_token_text} with its access token, the next on {first_end} UTC"
+        )
         scopes = (
             integration.config.scopes
             if integration.config.scopes is not None

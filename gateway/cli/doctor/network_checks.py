@@ -42,15 +42,15 @@ MAX_SKEW_S: Final = 5.0
 FAILING_SKEW_S: Final = 60.0
 
 
-def skew_s(date: str, asked_at: datetime, responded: datetime) -> float | None:
+def skew_s(date: str, sent_at: datetime, responded_at: datetime) -> float | None:
     """Return by how many seconds this machine's clock is ahead of the server's clock, whose time is `date`.
 
     Return 0.0 if the difference can come from the duration of the exchange, and None if `date` cannot be parsed.
-    `asked_at`, `responded`: when the request was sent and when the response arrived, by this machine's clock.
+    `sent_at`, `responded_at`: when the request was sent and when the response arrived, by this machine's clock.
     """
     try:
-        date_there = parsedate_to_datetime(date)
-        earliest_s, latest_s = (asked_at - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
+        server_time = parsedate_to_datetime(date)
+        earliest_s, latest_s = (sent_at - server_time).total_seconds() - 1, (responded_at - server_time).total_seconds()
     except (ValueError, TypeError):
         return None
     return 0.0 if earliest_s <= 0 <= latest_s else (earliest_s if earliest_s > 0 else latest_s)
@@ -113,9 +113,9 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
     for integration in examined.integrations:
         results = [(origin, tasks[origin.url].result()) for origin in origins(integration)]
         unreachable = [
-            _unreachable_finding(examined, integration, origin, outbound_finding)
-            for origin, outbound_finding in results
-            if isinstance(outbound_finding, EgressError)
+            _unreachable_finding(examined, integration, origin, outcome)
+            for origin, outcome in results
+            if isinstance(outcome, EgressError)
         ]
         for finding in unreachable:
             yield finding
@@ -185,9 +185,9 @@ def _unreachable_finding(
             fix,
             integration.name,
         )
-    shipped = examined.catalog.file_and_line(integration.provider.name, *origin.field.split("."))
+    entry_location = examined.catalog.file_and_line(integration.provider.name, *origin.field.split("."))
     location = examined.file_and_line(*integration.place, "provider")
-    fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {shipped}"
+    fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {entry_location}"
     return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", location, fix, integration.name)
 
 
@@ -270,8 +270,8 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
         return DoctorFinding("fail", "public URL", f"{url} reaches another gateway: {problem}", location, fix)
     if public.is_gateway:
         return ok("public URL", f"{url} reaches a gateway")
-    loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
-    if not local.is_gateway and (public.is_refused or loopback):
+    is_loopback_url = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+    if not local.is_gateway and (public.is_refused or is_loopback_url):
         start_hint = f"start `{program()} serve{configuration_option(examined.config.path)}`, then run doctor again"
         return DoctorFinding(
             "warn", "public URL", f"{url} cannot be checked while no gateway runs here", location, start_hint
@@ -362,16 +362,18 @@ async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
     if reported_health.get("journal") == "unwritable":
         detail = f"{RISK}: the running gateway cannot write the refresh journal"
         yield DoctorFinding("warn", JOURNAL, detail, location, "see refresh_journal_unwritable in its log")
-    if times := sum(map(int, UNREADABLE_METRIC.findall(text))):
-        detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the running gateway failed for this reason"
+    if failed_calls := sum(map(int, UNREADABLE_METRIC.findall(text))):
+        detail = (
+            f"stored secrets were changed or damaged: {counted(failed_calls, 'call')} of the running gateway failed for "
+            "this reason"
+        )
         fix = "see stored_secret_unreadable in its log; run `gateway restore`, or let these end users authorize again"
         yield DoctorFinding("fail", "store", detail, location, fix)
-    for environment, integration, times in REJECTED_METRIC.findall(text):
-        if not int(times):
+    for environment, integration, credential_count in REJECTED_METRIC.findall(text):
+        if not int(credential_count):
             continue
-        detail = (
-            f"the provider's API rejected {counted(int(times), 'credential')} on every call since the gateway started"
-        )
+        credentials_text = counted(int(credential_count), "credential")
+        detail = f"the provider's API rejected {credentials_text} on every call since the gateway started"
         fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
         place = examined.file_and_line("environments", environment, "integrations", integration)
         yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")

@@ -49,13 +49,13 @@ def replay(
             message_ids=message_ids,
             since=parse_moment("--since", since, now) if since else None,
         )
-        queued = await runtime.store.event_log.replay(filters, now)
-        nothing_queued = bool(message_ids) and not queued
+        queued_count = await runtime.store.event_log.replay(filters, now)
+        nothing_queued = bool(message_ids) and not queued_count
         if as_json:
-            print(json.dumps({"queued": queued}))
+            print(json.dumps({"queued": queued_count}))
         elif not nothing_queued:
             print(
-                f"{counted(queued, 'delivery', 'deliveries')} queued; list them with `gateway events list --state pending`"
+                f"{counted(queued_count, 'delivery', 'deliveries')} queued; list them with `gateway events list --state pending`"
             )
         if nothing_queued:
             ids = " or ".join(f"'{message_id}'" for message_id in message_ids)

@@ -150,10 +150,12 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
     async def work(runtime: "Runtime") -> int:
         from gateway.store import EventFilter
 
-        name = select_environment(runtime, environment)
-        deliveries = await runtime.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
+        environment_name = select_environment(runtime, environment)
+        deliveries = await runtime.store.event_log.list(
+            EventFilter(environment=environment_name, message_ids=[message_id])
+        )
         if not deliveries:
-            print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)
+            print(f"gateway: environment '{environment_name}' has no event '{message_id}'", file=sys.stderr)
             return 1
         report = await _event_json(runtime, deliveries)
         print(

@@ -26,15 +26,15 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
         from gateway.events import signatures
         from gateway.events.signatures import standard_form
 
-        name = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         if rotate:
-            _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, name)
+            _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, environment_name)
             print(f"the former key also signs until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
-        key = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
+        key = (await signatures.signing_keys(runtime.generation.config, runtime.store, environment_name))[0]
         key_text, standard = key.reveal(), standard_form(key).reveal()
         if as_json:
             report = {"webhook_signing_key": key_text, "standard_webhooks_key": standard}
-            print(json.dumps({"environment": name, **report}))
+            print(json.dumps({"environment": environment_name, **report}))
             return 0
         print(key_text)
         if standard != key_text:

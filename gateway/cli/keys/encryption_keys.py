@@ -161,10 +161,10 @@ def _print(config: "Config", counts: "KeyCounts") -> None:
     print(advice(uses))
 
 
-def _use_text(place: int, may_go: bool) -> str:
+def _use_text(place: int, is_removable: bool) -> str:
     if place == 1:
         return "encrypts new data keys"
-    return "can be removed" if may_go else "needed"
+    return "can be removed" if is_removable else "needed"
 
 
 # ── ``gateway keys rotate``: encrypts everything again with the first encryption key, while gateways serve.
@@ -233,38 +233,38 @@ async def _rewrap_data_keys(store: "Store", config: "Config", *, as_json: bool) 
     return 0
 
 
-async def _report(store: "Store", config: "Config", rotated: "RotationResult", took_s: float, *, as_json: bool) -> int:
+async def _report(store: "Store", config: "Config", result: "RotationResult", took_s: float, *, as_json: bool) -> int:
 
     counts = await store.rotation.counts()
     if as_json:
         report = {
-            "encrypted_again": rotated.sealed,
-            "sealed_anew": rotated.sealed,  # the former name of `encrypted_again`
-            "new_data_keys": rotated.new_keys,
-            "removed_data_keys": rotated.removed_keys,
-            "kept_data_keys": rotated.kept_keys,
-            "left": rotated.left,
-            "damaged": rotated.damaged,
+            "encrypted_again": result.sealed,
+            "sealed_anew": result.sealed,  # the former name of `encrypted_again`
+            "new_data_keys": result.new_keys,
+            "removed_data_keys": result.removed_keys,
+            "kept_data_keys": result.kept_keys,
+            "left": result.left,
+            "damaged": result.damaged,
             "took_s": round(took_s, 2),
         }
         print(json.dumps({**report, "status": status_json(config, counts)}, indent=2))
     else:
-        data_keys_text = f"data keys: {rotated.new_keys} made, {rotated.removed_keys} removed"
-        sealed = counted(rotated.sealed, "value")
+        data_keys_text = f"data keys: {result.new_keys} made, {result.removed_keys} removed"
+        count_text = counted(result.sealed, "value")
         print(
-            f"{sealed} encrypted again in {took_s:.1f} s; {rotated.left:,} left with another data key; {data_keys_text}."
+            f"{count_text} encrypted again in {took_s:.1f} s; {result.left:,} left with another data key; {data_keys_text}."
         )
-        if not rotated.sealed and not rotated.new_keys:
+        if not result.sealed and not result.new_keys:
             print(
                 "Everything was already encrypted with the first encryption key. To encrypt it again, use --data-keys."
             )
-        if rotated.kept_keys:
-            subject, pronoun = ("key is", "it") if rotated.kept_keys == 1 else ("keys are", "them")
+        if result.kept_keys:
+            subject, pronoun = ("key is", "it") if result.kept_keys == 1 else ("keys are", "them")
             print(
-                f"{rotated.kept_keys} former data {subject} kept for refreshes that are in progress or that another machine may "
+                f"{result.kept_keys} former data {subject} kept for refreshes that are in progress or that another machine may "
                 f"still finish; a later rotation removes {pronoun}."
             )
         print(advice(key_uses(config.store, counts)))
-    for value in rotated.damaged:
+    for value in result.damaged:
         print(f"gateway: {value} cannot be decrypted; it was not changed", file=sys.stderr)
-    return 1 if rotated.left else 0
+    return 1 if result.left else 0

@@ -114,12 +114,12 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
     async def work(runtime: "Runtime") -> int:
         from gateway.api.keys import operator_warnings
 
-        env = select_environment(runtime, environment)
-        requested = _requested_key(options)
-        text, key = await runtime.issuer.create(requested, env, "gateway keys create")
-        warnings = await operator_warnings(requested, env, runtime)
+        environment_name = select_environment(runtime, environment)
+        requested_key = _requested_key(options)
+        secret, key = await runtime.issuer.create(requested_key, environment_name, "gateway keys create")
+        warnings = await operator_warnings(requested_key, environment_name, runtime)
         try:
-            _print_key(text, key, runtime, warnings, as_json=as_json)
+            _print_key(secret, key, runtime, warnings, as_json=as_json)
         except OSError as fault:
             raise await _withdraw(runtime, key, fault) from fault
         return 0
@@ -165,24 +165,24 @@ async def _withdraw(runtime: "Runtime", key: "MintedKey", fault: OSError) -> cli
     )
 
 
-def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
+def _print_key(secret: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
     """Print the key. Raises OSError if the secret cannot be written."""
     from gateway.api.keys import key_json as shown
     from gateway.api.keys import secret_json
 
-    secret = secret_json(text, key, runtime.generation.public_url)
+    secret_members = secret_json(secret, key, runtime.generation.public_url)
     if as_json:
-        body = {**shown(key), **secret, **({"warnings": warnings} if warnings else {})}
+        body = {**shown(key), **secret_members, **({"warnings": warnings} if warnings else {})}
         print_or_raise(json.dumps(body, indent=2))
         return
-    print_or_raise(secret.get("base_url") or secret["secret"])
+    print_or_raise(secret_members.get("base_url") or secret_members["secret"])
     print(
         f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_expiry_text(key.expires_at)}.",
         file=sys.stderr,
     )
     print(f"  {'may':<12} {', '.join(key.scopes)}", file=sys.stderr)
-    for name, words in limits(key):
-        print(f"  {name:<12} {words}", file=sys.stderr)
+    for name, values_text in limits(key):
+        print(f"  {name:<12} {values_text}", file=sys.stderr)
     for warning in warnings:
         print(f"gateway: warning: {warning}", file=sys.stderr)
     print("The key is not shown again: the gateway stores only its digest.", file=sys.stderr)
@@ -202,10 +202,10 @@ COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "EXPIRES")
 @click.command("list")
 @config_file
 @environment
-@click.option("--all", "ended", is_flag=True, help="Also revoked and expired keys.")
+@click.option("--all", "with_ended", is_flag=True, help="Also revoked and expired keys.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of keys.")
 @as_json
-def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_json: bool) -> None:
+def list_keys(file: Path, environment: str | None, with_ended: bool, limit: int, as_json: bool) -> None:
     """List minted keys: id, name, last characters, scopes, limits, last use and expiry.
 
     Keys of gateway.yaml are not listed.
@@ -215,9 +215,9 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
         from gateway import clock
         from gateway.api.keys import key_json as shown
 
-        name = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         now = clock.now()
-        keys = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit + 1)
+        keys = await runtime.store.keys.list(environment_name, alive_at=None if with_ended else now, limit=limit + 1)
         if as_json:
             print(json.dumps({"keys": [shown(key) for key in keys[:limit]]}, indent=2))
         else:
@@ -232,8 +232,8 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
     from gateway.access.key_forms import PREFIXES
 
-    used_limits = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')} spent"}
-    limits_text = "; ".join(f"{name}: {used_limits.get(name, words)}" for name, words in limits(key))
+    limit_texts = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')} spent"}
+    limits_text = "; ".join(f"{name}: {limit_texts.get(name, values_text)}" for name, values_text in limits(key))
     return (
         str(key.id),
         key.name,
@@ -266,12 +266,12 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
     async def work(runtime: "Runtime") -> int:
         from gateway.errors import NotFound
 
-        name = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         revoked: dict[int, int] = {}
         missing_ids: list[int] = []
         for key_id in ids:
             try:
-                revoked[key_id] = await runtime.issuer.revoke(name, key_id, "gateway keys revoke")
+                revoked[key_id] = await runtime.issuer.revoke(environment_name, key_id, "gateway keys revoke")
             except NotFound:
                 missing_ids.append(key_id)
         if as_json:
@@ -281,7 +281,7 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
             for key_id, count in revoked.items():
                 print(f"key {key_id}: {_revocation_text(count)}")
         for key_id in missing_ids:
-            print(f"gateway: there is no key {key_id} in environment '{name}'", file=sys.stderr)
+            print(f"gateway: there is no key {key_id} in environment '{environment_name}'", file=sys.stderr)
         return 1 if missing_ids else 0
 
     run(file, work, as_json=as_json, needs_integrations=False)

@@ -23,7 +23,7 @@ from gateway.client.calls import proxied_url
 
 if TYPE_CHECKING:
     from gateway.cli.try_ import TrialFailed
-    from gateway.cli.try_.try_target import Target
+    from gateway.cli.try_.try_target import TargetGateway
 
 # ── The call: builds the request from the command line, sends the request and reads the response.
 
@@ -32,7 +32,7 @@ METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # the characters that a
 
 @dataclass(frozen=True, slots=True)
 class TriedCall:
-    """The arguments and options that describe the call, as the user typed them.
+    """The arguments and options that describe the call, exactly as on the command line.
 
     Options that select the gateway are not included.
     """
@@ -44,17 +44,17 @@ class TriedCall:
     body: str | None
     headers: tuple[str, ...]
     query: tuple[str, ...]
-    dry: bool
-    everything: bool
+    dry_run: bool
+    show_all: bool
     snippet: str
     as_json: bool
 
 
-def build_call(url: str, typed: TriedCall, call_path: ConnectionPath) -> SentCall:
+def build_call(url: str, requested_call: TriedCall, call_path: ConnectionPath) -> SentCall:
     """Return the request that the user describes. Raises BadParameter for an invalid option."""
-    body = None if typed.body is None else read_body(typed.body)
+    body = None if requested_call.body is None else read_body(requested_call.body)
     fields: dict[str, str] = {}
-    for line in typed.headers:
+    for line in requested_call.headers:
         field, colon, value = line.partition(":")
         if not colon or not field.strip():
             raise click.BadParameter(f"'{line}' is not 'NAME: VALUE'", param_hint="-H")
@@ -62,21 +62,21 @@ def build_call(url: str, typed: TriedCall, call_path: ConnectionPath) -> SentCal
     if body is not None and "content-type" not in {field.lower() for field in fields}:
         fields["Content-Type"] = body.content_type
     pairs = []
-    for pair in typed.query:
+    for pair in requested_call.query:
         field, equals, value = pair.partition("=")
         if not equals:
             raise click.BadParameter(f"'{pair}' is not NAME=VALUE", param_hint="-q")
         pairs.append((field, value))
     target = proxied_url(url, call_path.path, pairs).removeprefix(f"{url}/proxy")
-    method = (typed.method or ("GET" if body is None else "POST")).upper()
+    method = (requested_call.method or ("GET" if body is None else "POST")).upper()
     if not METHOD.fullmatch(method):
         raise click.BadParameter(f"'{method}' is not a method", param_hint="-X")
     return SentCall(url, method, target, call_path.integration, call_path.connection, fields, body)
 
 
 @contextmanager
-def send(client: Client, sent_call: SentCall, *, dry: bool = False) -> Iterator[Stream]:
-    headers = {**sent_call.headers, **({"Gateway-Dry-Run": "true"} if dry else {})}
+def send(client: Client, sent_call: SentCall, *, dry_run: bool = False) -> Iterator[Stream]:
+    headers = {**sent_call.headers, **({"Gateway-Dry-Run": "true"} if dry_run else {})}
     options: dict[str, Any] = {} if sent_call.body is None else {"data": sent_call.body.content}
     with client.stream(
         sent_call.method,
@@ -89,10 +89,10 @@ def send(client: Client, sent_call: SentCall, *, dry: bool = False) -> Iterator[
         yield response
 
 
-def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
+def read_response(response: Stream, max_bytes: int | None, *, live: bool) -> tuple[bytes, bool]:
     """Return the response's body, and whether the body is complete. Ctrl-C ends an endless response.
 
-    `enough`: stop after this many bytes; None: read to the end.
+    `max_bytes`: stop after this many bytes; None: read to the end.
     `live`: also print each part of the body on arrival.
     """
     content = bytearray()
@@ -102,7 +102,7 @@ def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[
             content += piece
             if live:
                 click.echo(without_control_characters(decoder.decode(piece).replace("\r", "")), nl=False)
-            if enough is not None and len(content) >= enough:
+            if max_bytes is not None and len(content) >= max_bytes:
                 return bytes(content), False
     except KeyboardInterrupt:
         return bytes(content), False
@@ -151,9 +151,9 @@ REFUSED, PROVIDER_ERROR = 1, 3
 )
 @click.option("-q", "--query", "query", multiple=True, metavar="NAME=VALUE", help="A query parameter; may be repeated.")
 @click.option(
-    "--dry-run", "dry", is_flag=True, help="Send nothing to the provider: show the request that would be sent."
+    "--dry-run", "dry_run", is_flag=True, help="Send nothing to the provider: show the request that would be sent."
 )
-@click.option("--all", "everything", is_flag=True, help="Show the complete response.")
+@click.option("--all", "show_all", is_flag=True, help="Show the complete response.")
 @click.option("--snippet", type=click.Choice(SNIPPETS), default="all", show_default=True, help="The snippets to print.")
 @click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="The gateway's configuration file."
@@ -162,7 +162,7 @@ REFUSED, PROVIDER_ERROR = 1, 3
 @click.option("--key", envvar="GATEWAY_SECRET_KEY", metavar="KEY", help="Its secret key.  [env: GATEWAY_SECRET_KEY]")
 @click.option("--environment", metavar="NAME", help="The environment, if the configuration has more than one.")
 @as_json
-def try_call(file: Path | None, url: str | None, key: str | None, environment: str | None, **typed: Any) -> None:
+def try_call(file: Path | None, url: str | None, key: str | None, environment: str | None, **call_options: Any) -> None:
     """Send one call to PATH of the provider, on behalf of CONNECTION. Show the request as sent (with the credential
     masked), the response, where the time went, and the call as curl, Python and Node.
 
@@ -176,124 +176,153 @@ def try_call(file: Path | None, url: str | None, key: str | None, environment: s
     from gateway.cli.try_ import TrialFailed, try_target
     from gateway.client import Client
 
-    requested_call = TriedCall(**typed)
+    requested_call = TriedCall(**call_options)
     with exit_on_faults(requested_call.as_json):
         try:
-            target = try_target.find_target(file, url, key, environment)
-            _check(target)
-            with Client(target.url, target.key.reveal()) as client:
-                sys.exit(_make_call(client, target, requested_call))
+            target_gateway = try_target.find_target(file, url, key, environment)
+            _check(target_gateway)
+            with Client(target_gateway.url, target_gateway.key.reveal()) as client:
+                sys.exit(_make_call(client, target_gateway, requested_call))
         except TrialFailed as failed:
             _exit_with_failure(failed, requested_call.as_json)
 
 
-def _check(target: "Target") -> None:
+def _check(target_gateway: "TargetGateway") -> None:
     from gateway.cli.try_ import TrialFailed
     from gateway.client.client_errors import checked_base_url, checked_key
 
     try:
-        checked_base_url(target.url)
-        checked_key(target.key.reveal())
+        checked_base_url(target_gateway.url)
+        checked_key(target_gateway.key.reveal())
     except ValueError as fault:
         raise TrialFailed(str(fault)) from None
 
 
-def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
+def _make_call(client: "Client", target_gateway: "TargetGateway", requested_call: "TriedCall") -> int:
     """Make the call, print the results and return the exit code. Raises TrialFailed."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway, explain_refusal
     from gateway.cli.try_.try_target import UNKNOWN, ConnectionPath, resolve
     from gateway.client import CallFailed
 
     call_path = None
-    if typed.integration is not None and typed.connection is not None:
-        call_path = ConnectionPath(typed.integration, typed.connection, typed.path or "/")
+    if requested_call.integration is not None and requested_call.connection is not None:
+        call_path = ConnectionPath(requested_call.integration, requested_call.connection, requested_call.path or "/")
     try:
-        call_path = resolve(client, typed.integration, typed.connection, typed.path)
-        sent_call = build_call(target.url, typed, call_path)
-        if typed.path is None and not typed.as_json and call_path.connection != UNKNOWN:
+        call_path = resolve(client, requested_call.integration, requested_call.connection, requested_call.path)
+        sent_call = build_call(target_gateway.url, requested_call, call_path)
+        if requested_call.path is None and not requested_call.as_json and call_path.connection != UNKNOWN:
             print(
                 f"Calling {call_path.integration} as {call_path.connection}: {sent_call.method} {sent_call.target}\n",
                 file=sys.stderr,
             )
-        if typed.dry:
-            return _dry(_dry_run_request(client, sent_call, target), sent_call, target, typed)
+        if requested_call.dry_run:
+            return _report_dry_run(
+                _dry_run_request(client, sent_call, target_gateway), sent_call, target_gateway, requested_call
+            )
         began_at = time.perf_counter()
         with send(client, sent_call) as response:
             head_s = time.perf_counter() - began_at
-            check_response_is_from_gateway(response, target)
+            check_response_is_from_gateway(response, target_gateway)
             # The dry run follows the call. If a token must be refreshed, the call itself then waits for the refresh,
             # and the call's timing shows the wait.
-            return _report(response, _dry_run_request(client, sent_call, target), sent_call, target, typed, head_s)
+            return _report(
+                response,
+                _dry_run_request(client, sent_call, target_gateway),
+                sent_call,
+                target_gateway,
+                requested_call,
+                head_s,
+            )
     except CallFailed as fault:
-        raise explain_refusal(client, fault, call_path, target) from fault
+        raise explain_refusal(client, fault, call_path, target_gateway) from fault
 
 
-def _dry_run_request(client: "Client", sent_call: "SentCall", target: "Target") -> Any:
+def _dry_run_request(client: "Client", sent_call: "SentCall", target_gateway: "TargetGateway") -> Any:
     """Return the request to the provider from a dry run, with the credential masked."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway
 
-    with send(client, sent_call, dry=True) as response:
-        check_response_is_from_gateway(response, target)
+    with send(client, sent_call, dry_run=True) as response:
+        check_response_is_from_gateway(response, target_gateway)
         return response.whole().json()
 
 
-def _dry(request: Any, sent_call: "SentCall", target: "Target", typed: "TriedCall") -> int:
+def _report_dry_run(
+    request: Any, sent_call: "SentCall", target_gateway: "TargetGateway", requested_call: "TriedCall"
+) -> int:
     from gateway.cli.try_ import try_output
 
-    if typed.as_json:
-        print(json.dumps({"request": request, "snippets": _snippets(sent_call, typed)}, indent=2, ensure_ascii=False))
+    if requested_call.as_json:
+        print(
+            json.dumps(
+                {"request": request, "snippets": _snippets(sent_call, requested_call)}, indent=2, ensure_ascii=False
+            )
+        )
         return 0
-    click.echo(try_output.request_text(request, dry=True))
-    _print_snippets(sent_call, target, typed)
+    click.echo(try_output.request_text(request, dry_run=True))
+    _print_snippets(sent_call, target_gateway, requested_call)
     return 0
 
 
 def _report(
-    response: "Stream", request: Any, sent_call: "SentCall", target: "Target", typed: "TriedCall", head_s: float
+    response: "Stream",
+    request: Any,
+    sent_call: "SentCall",
+    target_gateway: "TargetGateway",
+    requested_call: "TriedCall",
+    head_s: float,
 ) -> int:
     from gateway.cli.try_ import try_output
 
     headers = list(response.headers.items())
-    kind = response.headers.get("Content-Type", "")
-    if not typed.as_json:
-        click.echo(f"{try_output.request_text(request, dry=False)}\n")
+    content_type = response.headers.get("Content-Type", "")
+    if not requested_call.as_json:
+        click.echo(f"{try_output.request_text(request, dry_run=False)}\n")
         click.echo(f"{try_output.response_head(response.status, response.reason, headers)}\n")
-    is_live = not typed.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
+    is_live = not requested_call.as_json and content_type.partition(";")[0].strip() in (
+        "text/event-stream",
+        "application/x-ndjson",
+    )
     began_at = time.perf_counter()
     content, is_whole = read_response(
-        response, None if typed.everything or typed.as_json or is_live else MAX_BODY_BYTES, live=is_live
+        response, None if requested_call.show_all or requested_call.as_json or is_live else MAX_BODY_BYTES, live=is_live
     )
     total_s = head_s + time.perf_counter() - began_at
-    spent = try_output.timing_parts(response.headers.getall("Server-Timing", []), total_s * 1000)
-    if typed.as_json:
+    timing_ms = try_output.timing_parts(response.headers.getall("Server-Timing", []), total_s * 1000)
+    if requested_call.as_json:
         report = {"request": request, "status": response.status, "reason": response.reason, "headers": headers}
         report |= {
             "body": decoded_body(content),
             "complete": is_whole,
-            "timing_ms": spent,
-            "snippets": _snippets(sent_call, typed),
+            "timing_ms": timing_ms,
+            "snippets": _snippets(sent_call, requested_call),
         }
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         if not is_live:
-            click.echo(try_output.response_body(content, kind, everything=typed.everything, whole=is_whole))
-        click.echo(f"\n{try_output.timing_text(spent)}")
-        _print_snippets(sent_call, target, typed)
+            click.echo(
+                try_output.response_body(content, content_type, show_all=requested_call.show_all, is_whole=is_whole)
+            )
+        click.echo(f"\n{try_output.timing_text(timing_ms)}")
+        _print_snippets(sent_call, target_gateway, requested_call)
     return PROVIDER_ERROR if response.status >= 400 else 0
 
 
-def _snippets(sent_call: "SentCall", typed: "TriedCall") -> dict[str, str]:
+def _snippets(sent_call: "SentCall", requested_call: "TriedCall") -> dict[str, str]:
     from gateway.cli.try_ import try_snippets
 
-    return {name: write(sent_call) for name, (_, write) in try_snippets.ALL.items() if typed.snippet in ("all", name)}
+    return {
+        name: write(sent_call)
+        for name, (_, write) in try_snippets.ALL.items()
+        if requested_call.snippet in ("all", name)
+    }
 
 
-def _print_snippets(sent_call: "SentCall", target: "Target", typed: "TriedCall") -> None:
+def _print_snippets(sent_call: "SentCall", target_gateway: "TargetGateway", requested_call: "TriedCall") -> None:
     from gateway.cli.try_ import try_output
 
-    names = list(_snippets(sent_call, typed))
+    names = list(_snippets(sent_call, requested_call))
     if names:
-        click.echo(f"\n{try_output.snippets_text(sent_call, names, target.key_file)}")
+        click.echo(f"\n{try_output.snippets_text(sent_call, names, target_gateway.key_file)}")
 
 
 def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:

@@ -73,10 +73,10 @@ def heading(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def request_text(report: Mapping[str, Any], dry: bool) -> str:
+def request_text(report: Mapping[str, Any], dry_run: bool) -> str:
     """Return the request as text. `report`: the response to a dry run."""
     lines = [
-        heading("The request as it would be sent" if dry else "The request as sent to the provider"),
+        heading("The request as it would be sent" if dry_run else "The request as sent to the provider"),
         f"  {report['method']} {report['url']}",
     ]
     lines += [f"  {name}: {value}" for name, value in report["headers"]]
@@ -97,17 +97,17 @@ def response_head(status: int, reason: str, headers: Iterable[tuple[str, str]]) 
     return "\n".join(lines)
 
 
-def response_body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
+def response_body(content: bytes, content_type: str, *, show_all: bool, is_whole: bool) -> str:
     """Return the body as text: JSON is indented, other text stays unchanged.
 
-    If the content is not text, only its size is shown. Long text is cut, with a note, unless `everything` is set.
+    If the content is not text, only its size is shown. Long text is cut, with a note, unless `show_all` is set.
     """
     if not content:
         return "  (no body)"
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        if whole:
+        if is_whole:
             size = f"{counted(len(content), 'byte')} of {content_type or 'unknown type'}"
             return f"  ({size}, not shown; the curl line below saves them with -o FILE)"
         text = content.decode("utf-8", "ignore")
@@ -116,12 +116,12 @@ def response_body(content: bytes, content_type: str, *, everything: bool, whole:
     except ValueError:
         text = text.replace("\r\n", "\n").removesuffix("\n")
     lines = without_control_characters(text).split("\n")
-    if everything:
+    if show_all:
         return "\n".join(lines)
     shown_lines = [line if len(line) <= MAX_COLUMNS else line[:MAX_COLUMNS] + " …" for line in lines[:MAX_LINES]]
     hidden_count = len(lines) - len(shown_lines)
-    if hidden_count or not whole:
-        remainder = f"{hidden_count:,} more lines" if whole else "there is more"
+    if hidden_count or not is_whole:
+        remainder = f"{hidden_count:,} more lines" if is_whole else "there is more"
         shown_lines.append(click.style(f"… {remainder}; --all shows everything", fg="cyan"))
     elif any(len(line) > MAX_COLUMNS for line in lines):
         shown_lines.append(click.style("… long lines are cut; --all shows everything", fg="cyan"))
@@ -135,11 +135,13 @@ def timing_text(durations: dict[str, float]) -> str:
 def snippets_text(sent_call: SentCall, names: Sequence[str], key_file: Path | None) -> str:
     """Return the snippets called `names`, after the command that sets the secret key's variable."""
     if key_file is not None:
-        setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
+        export_line = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
     else:
-        setting = f"export {try_snippets.VARIABLE}=…    # the environment's secret key"
-    sections = [f"{heading('The same call in your program')}\n\n{setting}"]
+        export_line = f"export {try_snippets.VARIABLE}=…    # the environment's secret key"
+    sections = [f"{heading('The same call in your program')}\n\n{export_line}"]
     for name in names:
-        label, write = try_snippets.ALL[name]
-        sections.append(f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{write(sent_call)}")
+        label, format_snippet = try_snippets.ALL[name]
+        sections.append(
+            f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{format_snippet(sent_call)}"
+        )
     return "\n\n".join(sections)

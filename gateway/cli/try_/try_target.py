@@ -23,32 +23,32 @@ DEMO_FOLDER: Final = Path(".gateway")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetGateway:
     """The gateway to call.
 
     `url`: the gateway's URL without a trailing slash.
-    `start`: the command that would start this gateway.
-    `key_from`: where the key was found, for messages.
+    `start_command`: the command that would start this gateway.
+    `key_source`: where the key was found, for messages.
     `key_file`: a file that contains only the key; None if there is no such file.
     `file`: the gateway's configuration; None if the user gave URL and key.
     """
 
     url: str
     key: Secret
-    start: str
-    key_from: str
+    start_command: str
+    key_source: str
     key_file: Path | None = None
     file: Path | None = None
 
 
-def find_target(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
+def find_target(file: Path | None, url: str | None, key: str | None, environment: str | None) -> TargetGateway:
     """Return the gateway and the key to use.
 
     Values that the user does not give come from `file`, otherwise from ``gateway.yaml`` in the current folder, otherwise
     from the demo's folder. Raises TrialFailed, and Faults if nothing of the configuration can be read.
     """
     if url is not None and key is not None:
-        return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
+        return TargetGateway(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
     config_file = file or _local_configuration()
     if config_file is None:
         raise TrialFailed(
@@ -72,25 +72,27 @@ def _local_configuration() -> Path | None:
     return demo if demo.is_file() else None
 
 
-def _configured_target(file: Path, url: str | None, key: str | None, environment: str | None) -> Target:
+def _configured_target(file: Path, url: str | None, key: str | None, environment: str | None) -> TargetGateway:
     from gateway.cli.demo.demo_folder import DemoFolder
 
     config = _read(file)
     demo = DemoFolder(file.parent.absolute())
-    by_demo = demo.url_file.is_file()
-    start_command = f"{program()} demo" if by_demo else f"{program()} serve -c {file}"
+    demo_has_run = demo.url_file.is_file()
+    start_command = f"{program()} demo" if demo_has_run else f"{program()} serve -c {file}"
     gateway_url = (
         url
-        or (demo.url_file.read_text().strip() if by_demo else None)
+        or (demo.url_file.read_text().strip() if demo_has_run else None)
         or local_url(config.server.host, config.server.port)
     )
     secret = Secret(key) if key is not None else _key(config, file, environment)
     secret_file = file.parent / "secret_key"
-    holds_it = (
+    has_only_key = (
         secret_file.is_file() and os.access(secret_file, os.R_OK) and secret_file.read_text().strip() == secret.reveal()
     )
-    key_from = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
-    return Target(gateway_url.rstrip("/"), secret, start_command, key_from, secret_file if holds_it else None, file)
+    key_source = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
+    return TargetGateway(
+        gateway_url.rstrip("/"), secret, start_command, key_source, secret_file if has_only_key else None, file
+    )
 
 
 def _read(file: Path) -> "Config":
@@ -168,8 +170,10 @@ def _newest_connection(client: Client, integration: str | None) -> tuple[str, st
     scope = f"integration '{integration}'" if integration else "this environment"
     if not known_ids:
         raise TrialFailed("no integration is configured", "declare one in gateway.yaml, under environments")
-    offered = [integration] if integration else known_ids
-    link = client.create_connect_session(end_user={"id": "gateway-try"}, allowed_integrations=offered)["connect_link"]
+    allowed_integrations = [integration] if integration else known_ids
+    link = client.create_connect_session(end_user={"id": "gateway-try"}, allowed_integrations=allowed_integrations)[
+        "connect_link"
+    ]
     raise TrialFailed(
         f"{scope} has no connection yet", "open this link to create a connection (valid for 30 minutes):", link
     )

@@ -14,7 +14,7 @@ from gateway.cli.demo import DemoFailed, customer
 from gateway.cli.demo.customer import Customer
 from gateway.cli.demo.demo_folder import DemoFolder
 from gateway.cli.demo.demo_run import NEW_AGENT_KEY
-from gateway.cli.demo.demo_run import _ready as ready_at
+from gateway.cli.demo.demo_run import _connect_demo_user as connect_demo_user
 from gateway.sandbox.accounts import ACME
 from gateway.sandbox.app import running
 from gateway.sandbox.state import SandboxClient
@@ -97,7 +97,7 @@ async def test_a_new_key_of_the_agent_is_reported(
         (tmp_path / "secret_key").write_text(KEY)
         for ended, reported in (("", False), ("", False), ("dead", False), ("lost", True), ("", False)):
             getattr(gateway, ended, set()).update(gateway.tokens)
-            ready = await ready_at(gateway.url, folder)
+            ready = await connect_demo_user(gateway.url, folder)
             assert folder.agent_key().reveal() in ready.mcp_add
             assert (NEW_AGENT_KEY in capsys.readouterr().err) == reported
 

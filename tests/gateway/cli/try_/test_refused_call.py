@@ -9,7 +9,7 @@ import pytest
 
 from gateway.app.routes import ROUTES
 from gateway.cli.try_.refused_call import explain_refusal
-from gateway.cli.try_.try_target import ConnectionPath, Target
+from gateway.cli.try_.try_target import ConnectionPath, TargetGateway
 from gateway.client import CutShort, GatewayError
 from gateway.secret import Secret
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
@@ -18,7 +18,7 @@ from tests.gateway.cli.try_.conftest import Try
 
 RECONNECTS = any(path == "/connect/sessions/reconnect" for _, path, _ in ROUTES)
 NAMED = ConnectionPath("jira", "u1", "/x")
-TARGET = Target("http://gw", Secret("k"), "gateway serve", "gateway.yaml")
+TARGET = TargetGateway("http://gw", Secret("k"), "gateway serve", "gateway.yaml")
 
 
 class Stub:
