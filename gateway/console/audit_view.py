@@ -16,7 +16,7 @@ from gateway.runtime import RUNTIME
 
 ROWS_PER_PAGE: Final = 50
 MAX_USES: Final = 20
-USES_WITHIN: Final = timedelta(days=1)
+DEFAULT_USES_SPAN: Final = timedelta(days=1)
 QUERY_FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_user", "key", "before")
 
 
@@ -42,16 +42,16 @@ async def audit(request: web.Request, environment: str) -> View:
     )
     records = await store.audit.find(record_filter)
     until_or_now = until or now
-    uses = CredentialUseFilter(
+    use_filter = CredentialUseFilter(
         environment,
-        since or until_or_now - USES_WITHIN,
+        since or until_or_now - DEFAULT_USES_SPAN,
         until_or_now,
         key_ids=single_or_any_set(key_id),
         integration_id=query["integration"] or None,
         connection_id=query["connection"] or None,
         limit=MAX_USES,
     )
-    if uses.until <= uses.since:
+    if use_filter.until <= use_filter.since:
         raise wrong_query("until", "'until' must be later than 'since'.")
     data = {
         "title": "Audit",
@@ -59,6 +59,6 @@ async def audit(request: web.Request, environment: str) -> View:
         "actions": [str(action) for action in AuditAction],
         "records": [audit_record_json(record) for record in records[:ROWS_PER_PAGE]],
         "following": records[ROWS_PER_PAGE - 1].sequence if len(records) > ROWS_PER_PAGE else None,
-        "uses": credential_uses_json(uses, await store.uses.find(uses)),
+        "uses": credential_uses_json(use_filter, await store.uses.find(use_filter)),
     }
     return View("audit.html", data, "audit")

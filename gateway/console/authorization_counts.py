@@ -42,7 +42,7 @@ class AuthorizationCounts(NamedTuple):
         return self.succeeded + self.failed + self.not_returned
 
     @property
-    def too_few(self) -> bool:
+    def too_few_succeeded(self) -> bool:
         """Whether fewer than half of the authorizations succeeded, and the newest authorization did not succeed.
 
         False if fewer than `MIN_STARTED` authorizations were started.
@@ -84,12 +84,16 @@ async def authorization_counts(runtime: Runtime, environment: str) -> dict[str, 
     return counts
 
 
-def advice_for(generation: Generation, hour: AuthorizationCounts, environment: str) -> str:
+def advice_for(generation: Generation, counts: AuthorizationCounts, environment: str) -> str:
     """Return what the operator should check: the callback URL if browsers did not return from the provider, else the
     message of a failed authorization."""
-    integration = generation.integrations.find(environment, hour.integration_id)
+    integration = generation.integrations.find(environment, counts.integration_id)
     provider = generation.catalog.get(integration.provider) if integration is not None else None
-    name = provider.display_name if provider is not None else hour.integration_id
-    if not hour.not_returned:
-        return f"Open a failed one under Calls, kind authorization: it shows the error message of {name}."
-    return f"If {name} shows an error, compare the callback URL registered at the provider: {generation.config.callback_url}"
+    provider_name = provider.display_name if provider is not None else counts.integration_id
+    if not counts.not_returned:
+        return (
+            "Open a failed authorization under Calls, kind authorization: its page shows the error message of "
+            f"{provider_name}."
+        )
+    callback_url = generation.config.callback_url
+    return f"If {provider_name} shows an error, compare the callback URL registered at the provider: {callback_url}"

@@ -13,7 +13,7 @@ from gateway.api.logs_endpoints import operation_json
 from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
 from gateway.console.charts import Part, parts
-from gateway.console.console_page import WITHIN, LivePart, View, console_path
+from gateway.console.console_page import TOTALS_SPAN, LivePart, View, console_path
 from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_of, cause_of_failure
 from gateway.console.query_fields import fields_of, number_in, time_in
 from gateway.errors import InvalidRequest, NotFound
@@ -29,7 +29,7 @@ QUERY_FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
     *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live", "seen"),
 )
-NEWEST: Final = (1 << 63) - 1
+NEWEST: Final = (1 << 63) - 1  # the largest id; as `seen`, it marks no operation as new
 MAX_TIME_APART: Final = timedelta(hours=1)
 
 
@@ -37,12 +37,12 @@ async def calls(request: web.Request, environment: str) -> View:
     query = fields_of(request.query, QUERY_FIELDS)
     operation_filter = await _operation_filter(request, environment, query)
     page = await request.app[RUNTIME].store.call_log.find(operation_filter)
-    newest = page.operations[0].id if page.operations else 0
+    newest_id = page.operations[0].id if page.operations else 0
     filters = {name: text for name, text in query.items() if text and name not in ("live", "seen")}
     live_part = None
     if query["live"] and not query["before"]:
-        url = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
-        live_part = LivePart("calls_live.html", url, LIVE_S, whole=True)
+        url = console_path(request, environment, "calls", **filters, live="1", seen=str(newest_id))
+        live_part = LivePart("calls_live.html", url, LIVE_S, reloads_whole_page=True)
     data = {
         "title": "Calls",
         "as_of": clock.now().isoformat(timespec="seconds"),
@@ -64,8 +64,8 @@ async def rows(store: Store, environment: str, operations: Sequence[StoredOperat
     return [_row(operation) | {"key_name": names.get(operation.operation.key_id or 0)} for operation in operations]
 
 
-def _row(stored: StoredOperation) -> dict[str, Any]:
-    fields: dict[str, Any] = dict(operation_json(stored))
+def _row(stored_operation: StoredOperation) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(operation_json(stored_operation))
     detail = fields["detail"] or {}
     fields["what"] = fields["path"] or detail.get("what") or detail.get("event") or fields["host"] or ""
     fields["failed"] = bool(fields["error"]) or (fields["status"] or 0) >= 400
@@ -76,13 +76,13 @@ async def _operation_filter(request: web.Request, environment: str, query: dict[
     """Return the filter that the query describes. Raises InvalidRequest."""
     now = clock.now()
     status = status_range(query["status"]) if query["status"] else None
-    for name, is_wrong, form in (
+    for name, is_wrong, requirement in (
         ("status", query["status"] and status is None, "must be a status such as 404, or a class such as 4xx"),
         ("text", len(query["text"]) == 1, "must have at least two characters"),
         ("kind", query["kind"] and query["kind"] not in KINDS, f"must be one of: {', '.join(KINDS)}"),
     ):
         if is_wrong:
-            raise wrong_query(name, f"'{name}' {form}.")
+            raise wrong_query(name, f"'{name}' {requirement}.")
     operation_filter = OperationFilter(
         environment,
         since=time_in(query, "since", now),
@@ -128,44 +128,51 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
 
 async def call(request: web.Request, environment: str) -> View:
     """Show the operation with the id in the query, and the other operations of the same request."""
-    stored = await operation_of(request, environment, request.query.get("id", ""))
+    stored_operation = await operation_of(request, environment, request.query.get("id", ""))
     store = request.app[RUNTIME].store
-    operation_at = stored.operation.at
-    filters_of_request = OperationFilter(
+    operation_at = stored_operation.operation.at
+    request_filter = OperationFilter(
         environment,
         since=operation_at - MAX_TIME_APART,
         until=operation_at + MAX_TIME_APART,
-        request_id=stored.operation.request_id,
+        request_id=stored_operation.operation.request_id,
     )
-    same_request = [] if not stored.operation.request_id else (await store.call_log.find(filters_of_request)).operations
+    request_operations = (
+        [] if not stored_operation.operation.request_id else (await store.call_log.find(request_filter)).operations
+    )
     operations = await rows(
-        store, environment, [stored, *(operation for operation in reversed(same_request) if operation.id != stored.id)]
+        store,
+        environment,
+        [
+            stored_operation,
+            *(operation for operation in reversed(request_operations) if operation.id != stored_operation.id),
+        ],
     )
     data = {
-        "title": f"{stored.operation.kind} {stored.id}",
+        "title": f"{stored_operation.operation.kind} {stored_operation.id}",
         "operation": operations[0],
-        "cause": await _cause(store, stored),
+        "cause": await _cause(store, stored_operation),
         "others": operations[1:],
-        "where": parts(_parts(stored)),
-        "curl": _curl(request, stored),
+        "where": parts(_parts(stored_operation)),
+        "curl": _curl(request, stored_operation),
     }
     return View("call.html", data, "calls")
 
 
-async def _cause(store: Store, stored: StoredOperation) -> dict[str, str] | None:
+async def _cause(store: Store, stored_operation: StoredOperation) -> dict[str, str] | None:
     """Return the meaning of the operation's failure and the action that helps; None if the operation succeeded."""
-    operation = stored.operation
+    operation = stored_operation.operation
     reason = operation.error_code or (str(operation.status) if operation.status >= 400 else "")
     if not reason:
         return None
     if reason not in BY_REFUSED_CLIENT:
         return cause_of(operation.kind, reason)._asdict()
-    places = (await store.call_log.totals(operation.environment, operation.at - WITHIN)).places
+    places = (await store.call_log.totals(operation.environment, operation.at - TOTALS_SPAN)).places
     return cause_of_failure(places, operation.kind, reason, operation.integration_id, operation.at)._asdict()
 
 
-def _parts(stored: StoredOperation) -> list[Part]:
-    operation = stored.operation
+def _parts(stored_operation: StoredOperation) -> list[Part]:
+    operation = stored_operation.operation
     timed_parts = [
         Part("gateway", operation.gateway_ms or 0),
         Part("token", operation.token_ms or 0),
@@ -174,13 +181,13 @@ def _parts(stored: StoredOperation) -> list[Part]:
     return [part for part in timed_parts if part.ms > 0]
 
 
-def _curl(request: web.Request, stored: StoredOperation) -> str | None:
+def _curl(request: web.Request, stored_operation: StoredOperation) -> str | None:
     """Return a curl command that repeats the call as a dry run.
 
     The command has no query and no body, because the call log does not store query and body. Return None if the
     operation is not a proxied call with a connection.
     """
-    operation = stored.operation
+    operation = stored_operation.operation
     if operation.kind != "call" or not operation.connection_id:
         return None
     url = f"{generation_of(request).public_url}/proxy{operation.path}"
@@ -190,10 +197,10 @@ def _curl(request: web.Request, stored: StoredOperation) -> str | None:
         "Connection-Id": operation.connection_id,
         "Gateway-Dry-Run": "true",
     }
-    words = [
+    arguments = [
         "curl",
         "-X",
         operation.method,
-        *(word for name, text in fields.items() for word in ("-H", f"{name}: {text}")),
+        *(argument for name, text in fields.items() for argument in ("-H", f"{name}: {text}")),
     ]
-    return shlex.join([*words, url])
+    return shlex.join([*arguments, url])

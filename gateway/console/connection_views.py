@@ -28,7 +28,7 @@ from gateway.store import EventFilter, ListFilter, cursor_after
 
 ROWS_PER_PAGE: Final = 50
 QUERY_FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
-RECENT: Final = 20
+MAX_RECENT_ROWS: Final = 20
 ACTIONS: Final = {
     "reconnect": "The end user connects again",
     "fix_integration": "Correct the integration",
@@ -86,11 +86,11 @@ async def connection(request: web.Request, environment: str) -> View:
     ref = connection.ref
     history = await history_json(runtime, generation_of(request), connection)
     operation_filter = OperationFilter(
-        environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT
+        environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=MAX_RECENT_ROWS
     )
     operations = await runtime.store.call_log.find(operation_filter)
     events = await runtime.store.event_log.list(
-        EventFilter(environment=environment, connection_id=ref.connection_id, limit=RECENT)
+        EventFilter(environment=environment, connection_id=ref.connection_id, limit=MAX_RECENT_ROWS)
     )
     data = {
         "title": ref.connection_id,
@@ -168,11 +168,13 @@ async def link(request: web.Request, _signed_in: SignedIn, environment: str, fie
         connect_endpoints.Reconnect,
         "invalid_body",
     )
-    created = await connect_endpoints.reconnect_session(
+    token_and_session = await connect_endpoints.reconnect_session(
         runtime, generation, Caller(Environment(environment)), session_body
     )
-    await record_link(runtime, environment, created[1], connection.ref.integration_id, connection.ref.connection_id)
-    session_json = connect_endpoints.connect_session_json(generation, *created)
+    await record_link(
+        runtime, environment, token_and_session[1], connection.ref.integration_id, connection.ref.connection_id
+    )
+    session_json = connect_endpoints.connect_session_json(generation, *token_and_session)
     data = {
         "title": "Link to connect again",
         "message": "Anyone who opens this link can connect. Send it only to this end user. It is shown only once.",
@@ -210,19 +212,19 @@ async def delete(request: web.Request, _signed_in: SignedIn, environment: str, f
         raise InvalidRequest(
             "invalid_body", f"Nothing was deleted. Type the connection's id: {connection.ref.connection_id}"
         )
-    deleted = await request.app[RUNTIME].deleter.delete(connection.ref)
-    if deleted is None:
+    deletion = await request.app[RUNTIME].deleter.delete(connection.ref)
+    if deletion is None:
         raise NotFound("unknown_connection", "The connection was deleted in the meantime.")
     outcomes = [
         f"{outcome.token}: {outcome.outcome}" + (f" ({outcome.detail})" if outcome.detail else "")
-        for outcome in deleted.revocation
+        for outcome in deletion.revocation
     ]
     data = {
         "title": "The connection is deleted",
         "message": f"{connection.ref.integration_id}/{connection.ref.connection_id} was deleted here. "
         + (
             "Its tokens were revoked at the provider."
-            if deleted.at_provider
+            if deletion.at_provider
             else "The credential may still work at the provider."
         ),
         "details": outcomes,

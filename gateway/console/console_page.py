@@ -20,7 +20,7 @@ from gateway.records.console import ConsoleSession
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 
-WITHIN: Final = timedelta(hours=24)
+TOTALS_SPAN: Final = timedelta(hours=24)
 """The time span of the totals on pages."""
 SECTIONS: Final = {
     "": "Now",
@@ -40,13 +40,13 @@ SECTIONS: Final = {
 class SignedIn:
     """A person who is signed in to the console.
 
-    `form`: the CSRF token in this person's forms (`gateway.console.sign_in`). `fresh`: a new value for the session
-    cookie, which the response must set; None if the cookie stays.
+    `csrf_token`: the value in this person's forms that protects them (`gateway.console.sign_in`). `new_cookie`: a new
+    value for the session cookie, which the response must set; None if the cookie stays.
     """
 
     session: ConsoleSession
-    form: str
-    fresh: Secret | None = None
+    csrf_token: str
+    new_cookie: Secret | None = None
 
     @property
     def name(self) -> str:
@@ -75,14 +75,14 @@ class View:
 class LivePart:
     """A part of a page that the browser loads again from `url` every `every_s` seconds.
 
-    `template`: the template of this part. `whole`: whether the whole page is loaded again if the browser has no
-    JavaScript. `silent_s`: after this many seconds without a response, the page says that its data is old.
+    `template`: the template of this part. `reloads_whole_page`: whether a browser without JavaScript loads the whole
+    page again. `silent_s`: after this many seconds without a response, the page says that its data is old.
     """
 
     template: str
     url: str
     every_s: int
-    whole: bool = False
+    reloads_whole_page: bool = False
     silent_s: int = 10
 
 
@@ -157,10 +157,12 @@ def since(moment: str | None) -> str:
     if not moment:
         return "never"
     seconds = (clock.now() - datetime.fromisoformat(moment)).total_seconds()
-    size = abs(seconds)
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        if size >= length:
-            return f"{int(size // length)} {unit} ago" if seconds >= 0 else f"in {int(size // length)} {unit}"
+    distance_s = abs(seconds)
+    for unit, unit_s in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if distance_s >= unit_s:
+            return (
+                f"{int(distance_s // unit_s)} {unit} ago" if seconds >= 0 else f"in {int(distance_s // unit_s)} {unit}"
+            )
     return "now"
 
 

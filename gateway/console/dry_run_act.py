@@ -41,24 +41,24 @@ async def dry_run(request: web.Request, _signed_in: SignedIn, environment: str, 
         "back": console_path(request, environment, "call", id=fields["id"]),
     }
     try:
-        opened = await runtime.live.open_connection(environment, call.integration_id, call.connection_id)
-        base = opened.base
+        opened_connection = await runtime.live.open_connection(environment, call.integration_id, call.connection_id)
+        base = opened_connection.base
         upstream = UpstreamRequest(
             method=call.method,
             scheme=base.scheme,
             host=base.host,
             port=base.port,
             # the call log has the path below the base URL
-            target=provider_target(opened, base, PROXY_PATH + call.path, PROXY_PATH),
+            target=provider_target(opened_connection, base, PROXY_PATH + call.path, PROXY_PATH),
             base_path=base.path,
         )
         has_body = call.method in WITH_BODY
         if call.key_id is not None:
             key = await runtime.issuer.find(environment, call.key_id)
-            sent_request = request_for_rules(call.method, upstream, opened)
-            data["verdict"] = await off_loop(str(key.id), verdict, key, sent_request, opened.connection)
-        place_credential(opened, upstream, has_body=has_body)
-        data["preview"] = masked_request(opened, upstream, has_body=has_body, body=None)
+            sent_request = request_for_rules(call.method, upstream, opened_connection)
+            data["verdict"] = await off_loop(str(key.id), verdict, key, sent_request, opened_connection.connection)
+        place_credential(opened_connection, upstream, has_body=has_body)
+        data["preview"] = masked_request(opened_connection, upstream, has_body=has_body, body=None)
     except GatewayError as fault:
         data["refusal"] = {"code": fault.code, "message": fault.message}
     return View("dry_run.html", data, "calls")

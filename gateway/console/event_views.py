@@ -69,10 +69,11 @@ async def replay(request: web.Request, _signed_in: SignedIn, environment: str, f
         state=DeliveryState.DEAD if all_dead else None,
         message_ids=[message_id] if message_id else (),
     )
-    queued = await request.app[RUNTIME].store.event_log.replay(event_filter, clock.now())
+    queued_count = await request.app[RUNTIME].store.event_log.replay(event_filter, clock.now())
     data = {
         "title": "Events are sent again",
-        "message": f"{counted(queued, 'delivery', 'deliveries')} queued. Each is retried for a day; the event ids stay the same.",
+        "message": f"{counted(queued_count, 'delivery', 'deliveries')} queued. Each is retried for a day; the event ids stay "
+        "the same.",
         "back": console_path(request, environment, "events"),
     }
     return View("outcome.html", data, "events")

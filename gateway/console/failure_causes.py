@@ -242,12 +242,14 @@ class _ClientRefusals:
         self.accepted_at: dict[str, datetime] = {}
         for place in places:
             if not place.reason and place.kind in ("refresh", "authorization"):
-                newest = self.accepted_at
+                newest_times = self.accepted_at
             elif place.kind == "refresh" and cause_of(place.kind, place.reason) is _REFUSED_CLIENT:
-                newest = self.refused_at
+                newest_times = self.refused_at
             else:
                 continue
-            newest[place.integration_id] = max(newest.get(place.integration_id, place.last_at), place.last_at)
+            newest_times[place.integration_id] = max(
+                newest_times.get(place.integration_id, place.last_at), place.last_at
+            )
 
     def was_accepted_after(self, integration_id: str, refused_at: datetime) -> bool:
         """Return whether the app was accepted after `refused_at`."""
@@ -269,8 +271,8 @@ class _ClientRefusals:
         return cause_of(kind, reason) if is_over else _REFUSED_CLIENT
 
 
-def _group(place: PlaceTotal, now: datetime, cause: FailureCause, resolved: str | None) -> dict[str, Any]:
-    age = max(sum(now - place.last_at > limit for limit in AGE_LIMITS), resolved is not None)
+def _group(place: PlaceTotal, now: datetime, cause: FailureCause, resolved_text: str | None) -> dict[str, Any]:
+    age = max(sum(now - place.last_at > limit for limit in AGE_LIMITS), resolved_text is not None)
     return {
         "kind": place.kind,
         "integration": place.integration_id,
@@ -279,7 +281,7 @@ def _group(place: PlaceTotal, now: datetime, cause: FailureCause, resolved: str 
         "count": place.calls,
         "newest_at": timestamp_with_offset(place.last_at),
         "why": cause.why,
-        "do": resolved or " ".join(filter(None, (cause.look, cause.do))),
+        "do": resolved_text or " ".join(filter(None, (cause.look, cause.do))),
         "goes_on": age == 0,
         "age": age,
     }

@@ -256,13 +256,13 @@ async def revoke_all(
         ref = ConnectionRef(subject.environment, connection["provider_config_key"], connection["connection_id"])
         if connection["state"] == "deleted":
             continue
-        deleted = await runtime.deleter.delete(ref)
-        if deleted is None:
+        deletion = await runtime.deleter.delete(ref)
+        if deletion is None:
             actions.append(f"{name}: was already deleted.")
             continue
-        tokens = ", ".join(f"{outcome.token} {outcome.outcome}" for outcome in deleted.revocation)
+        tokens = ", ".join(f"{outcome.token} {outcome.outcome}" for outcome in deletion.revocation)
         provider_result = (
-            "revoked at the provider" if deleted.at_provider else "the credential may still work at the provider"
+            "revoked at the provider" if deletion.at_provider else "the credential may still work at the provider"
         )
         actions.append(f"{name}: deleted here; {provider_result}{f' ({tokens})' if tokens else ''}.")
     return actions

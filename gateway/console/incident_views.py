@@ -32,16 +32,16 @@ def _subject(environment: str, query: dict[str, str]) -> IncidentSubject:
 async def incident(request: web.Request, environment: str) -> View:
     """Show the form. If the query names an integration or a key, show the report too."""
     query = fields_of(request.query, QUERY_FIELDS)
-    incident: dict[str, Any] | None = None
+    incident_json: dict[str, Any] | None = None
     if query["integration"] or query["key"]:
-        incident = await report(request.app[RUNTIME], _subject(environment, query))
+        incident_json = await report(request.app[RUNTIME], _subject(environment, query))
     data = {
         "title": "Incident",
         "asked": query,
         "integrations": [
             integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
         ],
-        "report": incident,
+        "report": incident_json,
         "at_once": MAX_PER_FORM,
     }
     return View("incident.html", data, "incident")
@@ -55,19 +55,19 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
     One form deletes at most `MAX_PER_FORM` connections.
     """
     subject_fields = fields_of(fields, QUERY_FIELDS)
-    target = subject_fields["key"] or subject_fields["integration"]
-    if fields.get("typed", "") != target or not target:
+    confirmation = subject_fields["key"] or subject_fields["integration"]
+    if fields.get("typed", "") != confirmation or not confirmation:
         raise InvalidRequest(
             "invalid_body",
-            f"Nothing was revoked or deleted. Type {target or 'the key or integration of the report'} to confirm.",
+            f"Nothing was revoked or deleted. Type {confirmation or 'the key or integration of the report'} to confirm.",
         )
     runtime, subject = request.app[RUNTIME], _subject(environment, subject_fields)
     incident = await report(runtime, subject)
     connections = [connection for connection in incident["connections"] if connection["state"] != "deleted"]
-    to_revoke = {**incident, "connections": connections[:MAX_PER_FORM]}
+    incident_part = {**incident, "connections": connections[:MAX_PER_FORM]}
     with_connections = bool(fields.get("connections"))
     actions = await revoke_all(
-        runtime, subject, to_revoke, f"{signed_in.name} at the console", connections=with_connections
+        runtime, subject, incident_part, f"{signed_in.name} at the console", connections=with_connections
     )
     remaining_count = max(len(connections) - MAX_PER_FORM, 0) if with_connections else 0
     hidden_count = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
@@ -83,8 +83,10 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
 
 
 def _message(actions_done: Sequence[str], *, left_count: int, hidden_count: int) -> Iterator[str]:
-    """Yield the sentences above the results in `actions_done`. `left_count`: connections of the report that are not deleted yet.
-    `hidden_count`: number of uses that the report does not list."""
+    """Yield the sentences above the results in `actions_done`.
+    `left_count`: the number of connections of the report that are not deleted yet. `hidden_count`: the number of uses
+    that the report does not list.
+    """
     yield f"{counted(len(actions_done), 'result')}."
     if left_count:
         yield f"{counted(left_count, 'connection')} of the report not deleted yet: send the form again."

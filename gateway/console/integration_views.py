@@ -17,7 +17,7 @@ from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scop
 from gateway.console.alarms import store_healthy
 from gateway.console.authorization_counts import AuthorizationCounts, advice_for, authorization_counts
 from gateway.console.connection_views import record_link, summary
-from gateway.console.console_page import WITHIN, SignedIn, View, console_path
+from gateway.console.console_page import TOTALS_SPAN, SignedIn, View, console_path
 from gateway.console.failure_causes import FailureCause, client_refusal, failures
 from gateway.console.query_fields import fields_of, number_in
 from gateway.errors import NotFound
@@ -95,15 +95,15 @@ async def integration(request: web.Request, environment: str) -> View:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = _find_integration(generation, environment, request.query.get("key", ""))
     key = integration.integration_id
-    newest, connections_in_trouble, day, counts = await asyncio.gather(
+    newest_connections, connections_in_trouble, totals, counts = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS_PER_TABLE + 1)),
         runtime.store.connections.list(
             environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS_PER_TABLE)
         ),
-        runtime.store.call_log.totals(environment, clock.now() - WITHIN),
+        runtime.store.call_log.totals(environment, clock.now() - TOTALS_SPAN),
         authorization_counts(runtime, environment),
     )
-    places = [place for place in day.places if place.integration_id == key]
+    places = [place for place in totals.places if place.integration_id == key]
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
@@ -114,9 +114,9 @@ async def integration(request: web.Request, environment: str) -> View:
         ],
         "calls": sum(place.calls for place in places if place.kind == "call"),
         "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS_PER_TABLE],
-        "trouble": [summary(place) for place in connections_in_trouble],
-        "connections": [summary(place) for place in newest[:ROWS_PER_TABLE]],
-        "more": len(newest) > ROWS_PER_TABLE,
+        "trouble": [summary(connection) for connection in connections_in_trouble],
+        "connections": [summary(connection) for connection in newest_connections[:ROWS_PER_TABLE]],
+        "more": len(newest_connections) > ROWS_PER_TABLE,
         "test_user": TEST_USER,
     }
     return View("integration.html", data, "integrations")
@@ -141,10 +141,10 @@ def _findings(
     provider = generation.catalog.get(integration.provider)
     if provider is None:
         return
-    console = f"{provider.display_name}'s developer console"
+    developer_console = f"{provider.display_name}'s developer console"
     mistakes = client_mistakes(integration)
     for key, mistake in mistakes:
-        yield {"ok": False, "what": f"{key} {mistake}.", "do": f"Copy it again from {console}, and reload."}
+        yield {"ok": False, "what": f"{key} {mistake}.", "do": f"Copy it again from {developer_console}, and reload."}
     if refusal is not None:
         yield {"ok": False, "what": refusal.why, "do": refusal.do}
     elif (client := client_values(integration)) and not mistakes:
@@ -152,9 +152,14 @@ def _findings(
     scopes = integration.scopes if integration.scopes is not None else provider.default_scopes or ()
     needed_scope = refresh_scope(provider)
     if needed_scope is not None:
-        requested = needed_scope in scopes
-        finding = f"The scope '{needed_scope}' is {'' if requested else 'not '}requested. Without it there is no refresh token."
-        yield {"ok": requested, "what": finding, "do": "" if requested else advice_on_refresh_token(provider, scopes)}
+        is_requested = needed_scope in scopes
+        requested_text = "requested" if is_requested else "not requested"
+        finding = f"The scope '{needed_scope}' is {requested_text}. Without it there is no refresh token."
+        yield {
+            "ok": is_requested,
+            "what": finding,
+            "do": "" if is_requested else advice_on_refresh_token(provider, scopes),
+        }
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         finding = f"Register exactly this callback URL at {provider.display_name}: {generation.config.callback_url}"
@@ -166,9 +171,9 @@ def _authorizations(
 ) -> Iterator[dict[str, Any]]:
     """Yield a finding about the authorizations of the last hour; nothing if there were no authorizations."""
     if last_hour is not None:
-        has_success = last_hour.succeeded > 0 and not last_hour.too_few
-        do = "" if has_success else advice_for(generation, last_hour, integration.environment)
-        yield {"ok": has_success, "what": last_hour.sentence(), "do": do}
+        has_success = last_hour.succeeded > 0 and not last_hour.too_few_succeeded
+        advice = "" if has_success else advice_for(generation, last_hour, integration.environment)
+        yield {"ok": has_success, "what": last_hour.sentence(), "do": advice}
 
 
 async def connect(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
@@ -184,9 +189,9 @@ async def connect(request: web.Request, _signed_in: SignedIn, environment: str, 
         "invalid_body",
     )
     runtime, caller = request.app[RUNTIME], Caller(Environment(environment))
-    created = await connect_endpoints.new_session(runtime, generation, caller, session_body)
-    await record_link(runtime, environment, created[1], integration.integration_id)
-    json_body = connect_endpoints.connect_session_json(generation, *created)
+    token_and_session = await connect_endpoints.new_session(runtime, generation, caller, session_body)
+    await record_link(runtime, environment, token_and_session[1], integration.integration_id)
+    json_body = connect_endpoints.connect_session_json(generation, *token_and_session)
     data = {
         "title": "Test the integration",
         "message": "Open the link and connect an account of your own. Errors are shown there and under Calls.",
@@ -200,5 +205,5 @@ async def connect(request: web.Request, _signed_in: SignedIn, environment: str, 
 
 def _declared_integrations(generation: Generation) -> set[tuple[str, str]]:
     return {
-        (name, key) for name, integration in generation.config.environments.items() for key in integration.integrations
+        (name, key) for name, environment in generation.config.environments.items() for key in environment.integrations
     }

@@ -27,9 +27,20 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
 
 ROWS_PER_PAGE: Final = 80
-RECENT: Final = 20
-MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections", "hosts", "rate", "budget", "days")
-FIELDS: Final = (*MINTED, "parent")
+MAX_RECENT_ROWS: Final = 20
+MINT_FIELDS: Final = (
+    "name",
+    "kind",
+    "scopes",
+    "rules",
+    "integrations",
+    "connections",
+    "hosts",
+    "rate",
+    "budget",
+    "days",
+)
+FORM_FIELDS: Final = (*MINT_FIELDS, "parent")
 
 
 async def keys(request: web.Request, environment: str) -> View:
@@ -41,7 +52,7 @@ async def keys(request: web.Request, environment: str) -> View:
         environment, alive_at=None if show_ended else now, before_id=before_id, limit=ROWS_PER_PAGE + 1
     )
     keys, has_more = keys[:ROWS_PER_PAGE], len(keys) > ROWS_PER_PAGE
-    declared = generation_of(request).config.environments[environment]
+    environment_config = generation_of(request).config.environments[environment]
     integrations = [
         integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
     ]
@@ -49,12 +60,12 @@ async def keys(request: web.Request, environment: str) -> View:
         "title": "Keys",
         "faults": [],
         "typed": {
-            **dict.fromkeys(FIELDS, ""),
+            **dict.fromkeys(FORM_FIELDS, ""),
             "integrations": integrations[0] if len(integrations) == 1 else "",
             "days": "90",
         },
         "ended": show_ended,
-        "declared": len(declared.secret_keys),
+        "declared": len(environment_config.secret_keys),
         "keys": [{**_key_json(key), "depth": depth} for key, depth in in_tree_order(keys)],
         "following": keys[-1].id if has_more else None,
         "parents": [{"id": key.id, "name": key.name} for key in keys if key.is_valid(now)],
@@ -93,8 +104,8 @@ def _key_json(key: MintedKey) -> dict[str, Any]:
 
 async def key(request: web.Request, environment: str) -> View:
     key = await _find_key(request, environment, request.query.get("id", ""))
-    of_key = OperationFilter(environment, key_ids=single_or_any_set(key.id), limit=RECENT)
-    operations = await request.app[RUNTIME].store.call_log.find(of_key)
+    key_filter = OperationFilter(environment, key_ids=single_or_any_set(key.id), limit=MAX_RECENT_ROWS)
+    operations = await request.app[RUNTIME].store.call_log.find(key_filter)
     query = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
     data = {
         "title": f"Key {key.id}",
@@ -151,16 +162,16 @@ async def _find_key(request: web.Request, environment: str, text: str) -> Minted
 async def refused_mint(request: web.Request, environment: str, fields: dict[str, str], fault: GatewayError) -> View:
     """Show the page of keys with the faults of the form, and with the values that the operator typed."""
     view = await keys(request, environment)
-    typed = fields_of(fields, FIELDS, FORM_BYTES)
+    typed_fields = fields_of(fields, FORM_FIELDS, FORM_BYTES)
     faults = [issue.message for issue in fault.errors] or [fault.message]
-    return View(view.template, {**view.data, "faults": faults, "typed": typed}, view.section)
+    return View(view.template, {**view.data, "faults": faults, "typed": typed_fields}, view.section)
 
 
 async def mint(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Mint a key. Only this page shows the key. If the form names a parent key, the parent's limits apply too."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = validated(_mint_request_body(fields), NewKeyBody, "invalid_body")
-    requested, caller = requested_key(body), None
+    key_request, caller = requested_key(body), None
     if parent := fields.get("parent", ""):
         parent_key = await _find_key(request, environment, parent)
         if not parent_key.is_valid(clock.now()):
@@ -170,14 +181,14 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
         caller = Caller(
             Environment(environment), Access(parent_key, Policy(parent_key.scopes, parent_key.limits), None, math.inf)
         )
-    text, key = await runtime.issuer.create(requested, environment, f"{signed_in.name} at the console", caller)
-    secret_object = secret_json(text, key, generation.public_url)
+    secret, key = await runtime.issuer.create(key_request, environment, f"{signed_in.name} at the console", caller)
+    secret_object = secret_json(secret, key, generation.public_url)
     data = {
         "title": f"Key {key.id}",
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": secret_object.get("base_url", secret_object["secret"]),
         "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
-        "details": await operator_warnings(requested, environment, runtime),
+        "details": await operator_warnings(key_request, environment, runtime),
         "back": console_path(request, environment, "key", id=str(key.id)),
     }
     return View("outcome.html", data, "keys")
@@ -186,7 +197,7 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
 def _mint_request_body(fields: dict[str, str]) -> dict[str, Any]:
     """Return the fields of the form as the body of the API request that mints a key. Raises InvalidRequest."""
     # The whole form has at most FORM_BYTES, so no field is cut here. A rule that is cut would allow other requests.
-    sent_fields = fields_of(fields, MINTED, FORM_BYTES)
+    sent_fields = fields_of(fields, MINT_FIELDS, FORM_BYTES)
     limits: dict[str, Any] = {
         name: lines
         for name in ("rules", "integrations", "connections", "hosts")
@@ -205,10 +216,10 @@ def _mint_request_body(fields: dict[str, str]) -> dict[str, Any]:
 async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Revoke the key and every key that it minted."""
     key = await _find_key(request, environment, fields.get("id", ""))
-    ended_ids = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{signed_in.name} at the console")
+    revoked_count = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{signed_in.name} at the console")
     data = {
         "title": "The key is revoked",
-        "message": f"Key {key.id} ({key.name}) and the keys that it minted: {ended_ids} revoked.",
+        "message": f"Key {key.id} ({key.name}) and the keys that it minted: {revoked_count} revoked.",
         "back": console_path(request, environment, "keys"),
     }
     return View("outcome.html", data, "keys")

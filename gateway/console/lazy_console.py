@@ -24,7 +24,7 @@ def console_alone(handler: AnyHandler) -> AnyHandler:
     ``/`` redirects to the console. For any other path the response is 404.
     """
 
-    async def handled(request: web.BaseRequest) -> web.StreamResponse:
+    async def handle_console_request(request: web.BaseRequest) -> web.StreamResponse:
         request[OWN_PORT] = True
         path = request.rel_url.raw_path
         if path == ROOT or path.startswith(f"{ROOT}/"):
@@ -34,7 +34,7 @@ def console_alone(handler: AnyHandler) -> AnyHandler:
             return add_request_id(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
         return error_response(request, NotFound("not_found", f"This port serves only the console, at {ROOT}."))
 
-    return handled
+    return handle_console_request
 
 
 async def sign_in(request: web.Request) -> web.StreamResponse:

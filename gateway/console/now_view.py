@@ -13,7 +13,7 @@ from gateway.console.alarms import alarms, store_healthy
 from gateway.console.authorization_counts import advice_for, authorization_counts
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
-from gateway.console.console_page import WITHIN, LivePart, View, console_path
+from gateway.console.console_page import TOTALS_SPAN, LivePart, View, console_path
 from gateway.console.event_views import delivery_fields
 from gateway.console.failure_causes import failures
 from gateway.errors import Unavailable
@@ -25,8 +25,8 @@ from gateway.store import EventFilter, ListFilter
 ROWS_PER_TABLE: Final = 10
 LIVE_S: Final = 15
 ENDING_WITHIN: Final = timedelta(days=7)
-SLOTS_A_BAR: Final = 2
-BARS: Final = int(WITHIN.total_seconds()) // SLOT_S // SLOTS_A_BAR
+SLOTS_PER_BAR: Final = 2
+BARS: Final = int(TOTALS_SPAN.total_seconds()) // SLOT_S // SLOTS_PER_BAR
 PARTS: Final = {"gateway": "gateway_ms", "token": "token_ms", "provider": "upstream_ms"}
 
 
@@ -34,7 +34,14 @@ async def now(request: web.Request, environment: str) -> View:
     runtime, moment = request.app[RUNTIME], clock.now()
     store = runtime.store
     problems = alarms(runtime)
-    connections_in_trouble, ending_connections, dead_deliveries, backlog, counts, totals = await asyncio.gather(
+    (
+        connections_in_trouble,
+        ending_connections,
+        dead_deliveries,
+        backlog,
+        counts_by_integration,
+        totals,
+    ) = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS_PER_TABLE + 1)),
         store.connections.list(
             environment, ListFilter(dies_after=moment, dies_before=moment + ENDING_WITHIN, limit=ROWS_PER_TABLE)
@@ -53,12 +60,12 @@ async def now(request: web.Request, environment: str) -> View:
         "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.is_closed),
         "unauthorized": [
             {
-                "integration": hour.integration_id,
-                "what": hour.sentence(),
-                "do": advice_for(runtime.generation, hour, environment),
+                "integration": counts.integration_id,
+                "what": counts.sentence(),
+                "do": advice_for(runtime.generation, counts, environment),
             }
-            for hour in counts.values()
-            if hour.too_few
+            for counts in counts_by_integration.values()
+            if counts.too_few_succeeded
         ],
         "trouble": [summary(connection) for connection in connections_in_trouble[:ROWS_PER_TABLE]],
         "more_trouble": len(connections_in_trouble) > ROWS_PER_TABLE,
@@ -87,7 +94,7 @@ async def _day(runtime: Runtime, environment: str, moment: datetime, problems: l
     If the call log cannot be read, return empty totals and add an alarm to `problems`.
     """
     try:
-        return await runtime.store.call_log.totals(environment, moment - WITHIN)
+        return await runtime.store.call_log.totals(environment, moment - TOTALS_SPAN)
     except Unavailable as fault:
         problems.append({"what": fault.message, "do": "Check its disk. Calls meanwhile are not logged."})
         return Traffic()
@@ -100,57 +107,65 @@ def traffic(totals: Traffic, moment: datetime) -> dict[str, Any] | None:
     """
     if not totals.slots:
         return None
-    calls, failed, timed = (sum(getattr(slot, name) for slot in totals.slots) for name in ("calls", "failed", "timed"))
-    now_slot = max(totals.slots)
-    recent_s = min(max((moment - now_slot.at).total_seconds(), 1.0), SLOT_S)
-    steps = _steps(totals, moment)
-    times = [
+    calls, failed, timed_calls = (
+        sum(getattr(slot, name) for slot in totals.slots) for name in ("calls", "failed", "timed")
+    )
+    newest_slot = max(totals.slots)
+    recent_s = min(max((moment - newest_slot.at).total_seconds(), 1.0), SLOT_S)
+    slots_by_bar = _slots_by_bar(totals, moment)
+    calls_by_bucket = [
         sum(bucket_counts)
         for bucket_counts in zip(*(place.times for place in totals.places if place.kind == "call"), strict=True)
     ]
-    split = {name: [_mean(step, name) for step in steps] for name in PARTS}
+    means_by_part = {name: [_mean(bar_slots, name) for bar_slots in slots_by_bar] for name in PARTS}
     return {
         "calls": calls,
         "failed": failed,
         "failed_percent": round(100 * failed / calls, 1),
-        "a_second": round(now_slot.calls / recent_s, 2) if (moment - now_slot.at).total_seconds() < 2 * SLOT_S else 0.0,
+        "a_second": round(newest_slot.calls / recent_s, 2)
+        if (moment - newest_slot.at).total_seconds() < 2 * SLOT_S
+        else 0.0,
         "milliseconds": {
-            name: round(sum(getattr(slot, field) for slot in totals.slots) / timed, 1)
+            name: round(sum(getattr(slot, field) for slot in totals.slots) / timed_calls, 1)
             for name, field in PARTS.items()
-            if timed
+            if timed_calls
         },
-        "provider_calls": sum(times),
-        "provider_ms": {name: quantile_ms(times, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
+        "provider_calls": sum(calls_by_bucket),
+        "provider_ms": {name: quantile_ms(calls_by_bucket, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
         "chart": bars(
             [
-                Bar(_clock(moment, n), sum(slot.calls for slot in step), sum(slot.failed for slot in step))
-                for n, step in enumerate(steps)
+                Bar(
+                    _bar_start(moment, bar_index),
+                    sum(slot.calls for slot in bar_slots),
+                    sum(slot.failed for slot in bar_slots),
+                )
+                for bar_index, bar_slots in enumerate(slots_by_bar)
             ]
         ),
-        "split": areas(split),
+        "split": areas(means_by_part),
     }
 
 
-def _steps(totals: Traffic, moment: datetime) -> list[list[SlotTotal]]:
+def _slots_by_bar(totals: Traffic, moment: datetime) -> list[list[SlotTotal]]:
     """Return the slots of each bar, the oldest bar first.
 
-    Each bar has `SLOTS_A_BAR` slots of `SLOT_S` seconds. The last bar ends with the slot that contains `moment`.
+    Each bar has `SLOTS_PER_BAR` slots of `SLOT_S` seconds. The last bar ends with the slot that contains `moment`.
     """
     last_slot = int(moment.timestamp()) // SLOT_S
-    steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
+    slots_by_bar: list[list[SlotTotal]] = [[] for _ in range(BARS)]
     for slot in totals.slots:
-        place = BARS - 1 - (last_slot - int(slot.at.timestamp()) // SLOT_S) // SLOTS_A_BAR
-        if 0 <= place < BARS:
-            steps[place].append(slot)
-    return steps
+        bar_index = BARS - 1 - (last_slot - int(slot.at.timestamp()) // SLOT_S) // SLOTS_PER_BAR
+        if 0 <= bar_index < BARS:
+            slots_by_bar[bar_index].append(slot)
+    return slots_by_bar
 
 
-def _clock(moment: datetime, place: int) -> str:
-    """Return the time at which a bar begins, as hours and minutes in UTC. `place`: the number of the bar, from 0."""
-    slot_start = (int(moment.timestamp()) // SLOT_S + 1 - (BARS - place) * SLOTS_A_BAR) * SLOT_S
+def _bar_start(moment: datetime, bar_index: int) -> str:
+    """Return the time at which a bar begins, as hours and minutes in UTC. `bar_index`: the index of the bar, from 0."""
+    slot_start = (int(moment.timestamp()) // SLOT_S + 1 - (BARS - bar_index) * SLOTS_PER_BAR) * SLOT_S
     return datetime.fromtimestamp(slot_start, UTC).strftime("%H:%M")
 
 
-def _mean(step: Sequence[SlotTotal], name: str) -> float:
-    timed = sum(slot.timed for slot in step)
-    return sum(getattr(slot, PARTS[name]) for slot in step) / timed if timed else 0.0
+def _mean(bar_slots: Sequence[SlotTotal], name: str) -> float:
+    timed_calls = sum(slot.timed for slot in bar_slots)
+    return sum(getattr(slot, PARTS[name]) for slot in bar_slots) / timed_calls if timed_calls else 0.0

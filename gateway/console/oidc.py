@@ -58,16 +58,17 @@ class SignInRefused(Forbidden):
 class OidcIssuer:
     """The metadata and keys of an identity provider.
 
-    `basic`: whether the token endpoint accepts HTTP Basic client authentication. `at`: when the metadata was read.
+    `accepts_basic`: whether the token endpoint accepts HTTP Basic client authentication. `read_at`: when the metadata was
+    read.
     """
 
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
-    basic: bool
+    accepts_basic: bool
     keys: "KeySet"
-    at: datetime
+    read_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,16 @@ class PendingSignIn:
 
     @property
     def is_valid(self) -> bool:
-        text, _, expiry_text = self.cookie.reveal().partition(".")
+        random_text, _, start_text = self.cookie.reveal().partition(".")
         return (
-            len(text) >= 43
-            and expiry_text.isascii()
-            and expiry_text.isdigit()
-            and 0 <= clock.now().timestamp() - int(expiry_text[:12]) <= SIGN_IN_S
+            len(random_text) >= 43
+            and start_text.isascii()
+            and start_text.isdigit()
+            and 0 <= clock.now().timestamp() - int(start_text[:12]) <= SIGN_IN_S
         )
 
 
-_known: dict[str, OidcIssuer] = {}
+_issuer_by_url: dict[str, OidcIssuer] = {}
 
 
 async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, must_be_recent: bool = False) -> OidcIssuer:
@@ -106,9 +107,9 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, must_be_recent
     old. Raises Unavailable.
     """
     assert config.issuer is not None
-    known_issuer, now = _known.get(config.issuer), clock.now()
-    if known_issuer is not None and now - known_issuer.at < (RELOAD_AFTER if must_be_recent else CACHE_LIFE):
-        return known_issuer
+    cached_issuer, now = _issuer_by_url.get(config.issuer), clock.now()
+    if cached_issuer is not None and now - cached_issuer.read_at < (RELOAD_AFTER if must_be_recent else CACHE_LIFE):
+        return cached_issuer
     from joserfc.errors import JoseError
 
     metadata = await _fetch_json(egress, config.issuer + METADATA_PATH)
@@ -117,24 +118,24 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, must_be_recent
             raise _provider_error(
                 f"Its metadata has the issuer {metadata['issuer']}, but console.oidc.issuer is {config.issuer}"
             )
-        authorize, token, jwks = (
+        authorization_endpoint, token_endpoint, jwks_uri = (
             _endpoint(metadata, name, config.issuer)
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
         )
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        keys = (await _fetch_json(egress, jwks))["keys"]
+        keys = (await _fetch_json(egress, jwks_uri))["keys"]
         issuer = OidcIssuer(
             str(metadata["issuer"]),
-            authorize,
-            token,
-            jwks,
-            basic="client_secret_basic" in methods,
+            authorization_endpoint,
+            token_endpoint,
+            jwks_uri,
+            accepts_basic="client_secret_basic" in methods,
             keys=signature_keys(keys),
-            at=now,
+            read_at=now,
         )
     except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
         raise _provider_error(_metadata_fault(fault)) from fault
-    _known[config.issuer] = issuer
+    _issuer_by_url[config.issuer] = issuer
     return issuer
 
 
@@ -169,8 +170,10 @@ def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
 
 
 def _endpoint(metadata: dict[str, Any], name: str, issuer: str) -> str:
-    """Return the endpoint's URL. Raises KeyError if `metadata` lacks it, and ValueError if it is no URL, or uses HTTP
-    while the issuer uses HTTPS."""
+    """Return the endpoint's URL.
+    Raises KeyError if `metadata` has no such endpoint. Raises ValueError if its value is not a URL, or is a URL with
+    http although the issuer has https.
+    """
     url = metadata[name]
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):
         raise ValueError(f"has no URL in '{name}'")
@@ -249,7 +252,7 @@ async def _id_token(
         "code_verifier": pending.derived_value("verifier"),
     }
     client = OAuthClient(config.client_id or "", config.client_secret)
-    authenticate(client, "basic" if issuer.basic else "body", headers, params)
+    authenticate(client, "basic" if issuer.accepts_basic else "body", headers, params)
     call = encode_call("POST", issuer.token_endpoint, headers, params, "form")
     try:
         response = await egress.fetch(
@@ -327,7 +330,7 @@ def person_name(claims: Mapping[str, Any]) -> str:
 
 def printable_name(text: str) -> str:
     """Return at most `MAX_NAME_CHARS` characters of `text`, without control characters. The result can be empty."""
-    return "".join(char for char in text if char.isprintable()).strip()[:MAX_NAME_CHARS]
+    return "".join(character for character in text if character.isprintable()).strip()[:MAX_NAME_CHARS]
 
 
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:

@@ -12,7 +12,7 @@ from yarl import URL
 from gateway import clock
 from gateway.api.connection_json import timestamp_with_offset
 from gateway.catalog.provider import Provider
-from gateway.console.console_page import WITHIN, View
+from gateway.console.console_page import TOTALS_SPAN, View
 from gateway.console.integration_views import TRUST
 from gateway.console.query_fields import fields_of, number_in
 from gateway.origin import origin_of
@@ -38,14 +38,14 @@ _UNREACHABLE: Final = frozenset(
 async def providers(request: web.Request, environment: str) -> View:
     """Show the providers that the environment's integrations use. Providers with problems come first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    totals = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
+    totals = await runtime.store.call_log.totals(environment, clock.now() - TOTALS_SPAN)
     places: dict[str, list[PlaceTotal]] = {}
     for place in totals.places:
         places.setdefault(place.integration_id, []).append(place)
     open_origins = _open_circuit_origins(runtime)
-    used_by: dict[str, list[str]] = {}
+    keys_by_provider: dict[str, list[str]] = {}
     for integration in generation.integrations.list_in(environment):
-        used_by.setdefault(integration.provider, []).append(integration.integration_id)
+        keys_by_provider.setdefault(integration.provider, []).append(integration.integration_id)
     rows = [
         _provider_row(
             name,
@@ -54,7 +54,7 @@ async def providers(request: web.Request, environment: str) -> View:
             [place for key in keys for place in places.get(key, [])],
             open_origins,
         )
-        for name, keys in used_by.items()
+        for name, keys in keys_by_provider.items()
     ]
     rows.sort(key=lambda row: (not row["left_alone"], -row["failed"], row["name"]))
     first_row = number_in(fields_of(request.query, ("from",)), "from") or 0
@@ -83,7 +83,9 @@ def _provider_row(
     for place in places:
         if place.reason and place.kind in ("call", "refresh"):
             counts[failure_class(place.kind, place.reason)] += place.calls
-    times = [sum(bucket_counts) for bucket_counts in zip(*(call.times for call in calls), strict=True)] if calls else []
+    calls_by_bucket = (
+        [sum(bucket_counts) for bucket_counts in zip(*(call.times for call in calls), strict=True)] if calls else []
+    )
     success_times = [call.last_at for call in calls if not call.reason]
     return {
         "name": name,
@@ -94,9 +96,9 @@ def _provider_row(
         "calls": sum(call.calls for call in calls),
         "failed": sum(counts.values()),
         "errors": {label: count for label, count in counts.items() if count},
-        "provider_calls": sum(times),
-        "p50_ms": quantile_ms(times, 0.5),
-        "p95_ms": quantile_ms(times, 0.95),
+        "provider_calls": sum(calls_by_bucket),
+        "p50_ms": quantile_ms(calls_by_bucket, 0.5),
+        "p95_ms": quantile_ms(calls_by_bucket, 0.95),
         "last_success": timestamp_with_offset(max(success_times)) if success_times else None,
         "left_alone": sorted(origins_of(provider) & open_origins) if provider else [],
     }
@@ -134,5 +136,5 @@ def origins_of(provider: Provider) -> set[str]:
     """
     urls = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
     bases = ("/".join(text.split("/")[:3]) for text in urls if isinstance(text, str))
-    literal = (URL(base) for base in bases if "${" not in base)
-    return {origin_of(url.scheme, url.host, url.port) for url in literal if url.host and url.port}
+    literal_urls = (URL(base) for base in bases if "${" not in base)
+    return {origin_of(url.scheme, url.host, url.port) for url in literal_urls if url.host and url.port}

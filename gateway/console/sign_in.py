@@ -130,7 +130,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
     if not signed_in.is_operator:
         raise Forbidden("forbidden", f"{signed_in.name} is signed in as a viewer. Viewers cannot change anything.")
     fields = await read_form(request, FORM_BYTES)
-    if not hmac.compare_digest(signed_in.form.encode(), fields.pop(FORM_FIELD, "").encode()):
+    if not hmac.compare_digest(signed_in.csrf_token.encode(), fields.pop(FORM_FIELD, "").encode()):
         raise Forbidden("forbidden", "This form does not belong to your session. Load its page again.")
     return signed_in, fields
 
@@ -138,7 +138,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
     """Handle ``/console/sign-in``: for GET, show a page with one button; for POST, start the session.
 
-    A GET alone signs nobody in, so a mail scanner that opens the link does not use it up.
+    A GET alone signs nobody in, so a mail scanner that opens the link does not use the link up.
     """
     check_enabled(request)
     if request.method == hdrs.METH_POST:
@@ -280,9 +280,9 @@ def refusal_page(request: web.Request, fault: GatewayError, *, reload: bool = Fa
 
 
 def _sign_in_view(request: web.Request, link: str = "", fault: str | None = None) -> View:
-    oidc = generation_of(request).config.console.oidc.issuer is not None
+    has_oidc = generation_of(request).config.console.oidc.issuer is not None
     data = {"title": "Sign in", "link": link, "fault": fault}
-    return View("sign_in.html", {**data, "oidc": console_path(request, "sign-in", "oidc") if oidc else None})
+    return View("sign_in.html", {**data, "oidc": console_path(request, "sign-in", "oidc") if has_oidc else None})
 
 
 def set_session_cookie(request: web.Request, response: web.StreamResponse, token: Secret, life: timedelta) -> None:

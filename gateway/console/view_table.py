@@ -62,7 +62,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "incident/revoke": incident_views.revoke,
 }
 REFUSED_FORMS: Final[dict[str, RefusedForm]] = {"key/mint": key_views.refused_mint}
-"""The actions with a long form. After an error, the form is shown again with what was typed."""
+"""The actions with a long form. After an error, the form is shown again with the values that the operator typed."""
 JSON: Final = ".json"
 
 
@@ -89,8 +89,8 @@ async def view(request: web.Request) -> web.StreamResponse:
 
 
 def _with_session(request: web.Request, signed_in: SignedIn, response: web.StreamResponse) -> web.StreamResponse:
-    if signed_in.fresh is not None:
-        set_session_cookie(request, response, signed_in.fresh, signed_in.session.expires_at - clock.now())
+    if signed_in.new_cookie is not None:
+        set_session_cookie(request, response, signed_in.new_cookie, signed_in.session.expires_at - clock.now())
     return response
 
 
@@ -113,8 +113,8 @@ async def action(request: web.Request) -> web.StreamResponse:
         except GatewayError as fault:
             if action_name not in REFUSED_FORMS or fault.status >= 500:
                 raise
-            shown_again = await REFUSED_FORMS[action_name](request, environment, fields, fault)
-            return render(request, signed_in, shown_again, environment=environment, status=fault.status)
+            form_view = await REFUSED_FORMS[action_name](request, environment, fields, fault)
+            return render(request, signed_in, form_view, environment=environment, status=fault.status)
     except GatewayError as fault:
         return refusal_page(request, fault)
     shown_fields: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
