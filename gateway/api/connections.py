@@ -50,7 +50,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import AuditAction
 from gateway.records.connection import CONNECTION_ID, Connection, ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
-from gateway.store import Edit, ListFilter, MetadataUnfit, UnknownConnection, cursor_after
+from gateway.store import Edit, InvalidMetadata, ListFilter, UnknownConnection, cursor_after
 from gateway.text import counted
 
 FILTERS: Final = (
@@ -374,11 +374,11 @@ async def _write_metadata(
     rows: list[Connection]
     try:
         rows = await runtime.store.edits.set_metadata(
-            refs, metadata, merge=merge, fits=lambda merged: json_bytes(merged) <= FREE_BYTES, now=clock.now()
+            refs, metadata, merge=merge, is_acceptable=lambda merged: json_bytes(merged) <= FREE_BYTES, now=clock.now()
         )
     except UnknownConnection as fault:
         raise _unknown_connection(fault.ref) from fault
-    except MetadataUnfit as fault:
+    except InvalidMetadata as fault:
         raise _too_large_error(json_bytes(fault.merged), ("metadata",), fault.ref.connection_id) from fault
     for row in rows:
         runtime.live.replace(row)

@@ -18,7 +18,7 @@ from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import bound_to_other_browser
+from gateway.store.pending_authorizations import bound_to_other_browser_error
 from gateway.text import did_you_mean
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -93,7 +93,7 @@ def _check_browser(session: ConnectSession) -> None:
     """Raise Forbidden if the session is bound to a browser. Then only the connect page in that browser may use the
     session."""
     if session.for_one_browser and session.browser_digest is not None:
-        raise bound_to_other_browser()
+        raise bound_to_other_browser_error()
 
 
 def _offered_integration(generation: Generation, session: ConnectSession, key: str) -> Integration:

@@ -55,7 +55,7 @@ from gateway.runtime import Runtime
 from gateway.store import LogPosition, Store, open_store
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.store.database_faults import refused_start
-from gateway.store.preflight import place_of
+from gateway.store.preflight import database_name
 from gateway.vault import Keyring
 
 PRUNE_INTERVAL_S: Final = 600.0
@@ -228,7 +228,7 @@ def _convert_unavailable(config: Config) -> Iterator[None]:
     try:
         yield
     except Unavailable as fault:
-        raise refused_start(place_of(config.store), fault) from fault
+        raise refused_start(database_name(config.store), fault) from fault
 
 
 async def record_configuration(store: Store, config: Config, cause: str) -> None:

@@ -17,7 +17,7 @@ from gateway.oauth.authorize import scope_list
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from gateway.store import Store
-from gateway.store.pending_authorizations import session_used_up
+from gateway.store.pending_authorizations import session_used_up_error
 
 # ── Permissions of a connect session: its integrations, and the settings that its end user may choose.
 
@@ -51,7 +51,7 @@ def check_connection_limit(session: ConnectSession) -> None:
     """Raise Forbidden if the session has already made its maximum number of connections. Check this before the browser
     is redirected to a provider."""
     if session.is_used_up:
-        raise session_used_up(session.max_connections)
+        raise session_used_up_error(session.max_connections)
 
 
 SESSION_PREFIX: Final = "nango_connect_session_"

@@ -59,11 +59,11 @@ def store_warnings(config: "Config") -> Iterator[Fault]:
 
     It is no fault, because the file can be checked on another machine. `gateway doctor` opens the store instead.
     """
-    from gateway.store.preflight import check_place
+    from gateway.store.preflight import check_folder_exists
     from gateway.store.preflight_checks import StoreRefused
 
     try:
-        check_place(config.store)
+        check_folder_exists(config.store)
     except StoreRefused as refusal:
         yield Fault(
             config.file_and_line("store", "url"), f"{refusal} Until then, the gateway does not start on this machine."

@@ -40,12 +40,12 @@ def _load_and_check(
     empty, because this command may be the first that writes to the store. `needs_integrations`: as in `run`. Raises
     Faults and StoreRefused. Blocks.
     """
-    from gateway.store.preflight import POSTGRES, check_database, place_of
+    from gateway.store.preflight import POSTGRES, check_database, database_name
     from gateway.store.preflight_checks import StoreRefused
 
     config, left_out = load_configuration(file, needs_integrations=needs_integrations)
     if check_database(config.store) is None and not may_create_store:
-        place = place_of(config.store)
+        place = database_name(config.store)
         if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
             raise StoreRefused(
                 f"{place} does not exist. Correct store.url, or move the file back. To start a new gateway, run "

@@ -69,7 +69,7 @@ class ApiIntegrations:
         """Delete an integration after all its connections. Return None if the integration does not exist. The deletion
         continues if the caller is cancelled."""
         known_integration = self._current.generation.integrations.find(environment, integration_id)
-        if known_integration is not None and await self._store.integrations.begin_end(
+        if known_integration is not None and await self._store.integrations.begin_deletion(
             known_integration, now=clock.now()
         ):
             self._live.apply_integration(environment, integration_id, None)

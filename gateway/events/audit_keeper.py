@@ -55,7 +55,7 @@ class AuditKeeper:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_EVERY_S):
-                    await self._store.trail.noted.wait()
+                    await self._store.trail.record_written.wait()
             await asyncio.sleep(self._batch_delay_s)
             try:
                 await self.run_once()
@@ -68,7 +68,7 @@ class AuditKeeper:
     async def run_once(self) -> None:
         """Do the tasks that are due. Raises Unavailable, and VaultError if the signing key cannot be decrypted."""
         config = self._current.generation.config.audit
-        self._store.trail.noted.clear()
+        self._store.trail.record_written.clear()
         if await self._store.audit.append_to_chain():
             self._may_need_checkpoint = True
         if self._may_need_checkpoint:

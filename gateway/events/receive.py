@@ -100,8 +100,8 @@ async def receive(
         now=message.received_at,
         origins=_origins(routing),
         webhook_id=None if routing.webhook_id is None else f"{sender}/{routing.webhook_id}",
-        waiting=limits.waiting,
-        waiting_bytes=limits.waiting_bytes,
+        max_waiting=limits.waiting,
+        max_waiting_bytes=limits.waiting_bytes,
     )
     integration_fields = {"environment": integration.environment, "integration": integration.integration_id}
     log.info(

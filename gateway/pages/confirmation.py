@@ -19,7 +19,7 @@ from gateway.pages.frame import origin_of
 from gateway.records.connecting import ConnectSession, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
-from gateway.store.pending_authorizations import bound_to_other_browser
+from gateway.store.pending_authorizations import bound_to_other_browser_error
 
 CONFIRMATION_FIELD: Final = "confirmation"
 UNCONFIRMED: Final = "not_confirmed"
@@ -127,4 +127,4 @@ async def claim_session(request: web.Request, browser: SessionBrowser, session: 
     if session.for_one_browser and not await request.app[RUNTIME].store.sessions.keep_for_browser(
         session.digest, browser.digest
     ):
-        raise bound_to_other_browser()
+        raise bound_to_other_browser_error()

@@ -40,7 +40,7 @@ from gateway.pages.redirects import MAX_CLIENT_ID_CHARS, set_binding_cookie
 from gateway.pages.result import result_page
 from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import bound_to_other_browser
+from gateway.store.pending_authorizations import bound_to_other_browser_error
 
 MAX_FORM_BYTES: Final = 256 << 10
 
@@ -123,7 +123,7 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
         if popup or not is_embedded(request):
             await claim_session(request, browser, session)
         elif session.for_one_browser and session.browser_digest is not None:
-            raise bound_to_other_browser()  # a page in a frame has no cookie that identifies the browser
+            raise bound_to_other_browser_error()  # a page in a frame has no cookie that identifies the browser
         if offer.oauth:
             response = await _begin_authorization(
                 request, session, offer, words, url_options or _options_in(params, posted), browser.digest
@@ -209,7 +209,7 @@ async def _session(request: web.Request) -> ConnectSession:
     """
     session = await session_of(request)
     if not is_embedded(request) and not SessionBrowser(request, session).may_use_session:
-        raise bound_to_other_browser()
+        raise bound_to_other_browser_error()
     return session
 
 

@@ -18,7 +18,7 @@ from gateway.pages.result import connected_outcomes, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import session_used_up
+from gateway.store.pending_authorizations import session_used_up_error
 from gateway.text import is_uuid
 from gateway.timestamps import iso
 
@@ -74,7 +74,7 @@ async def form_page(
     if fault is None and outcome is not None and (session.is_used_up or "again" not in request.query):
         return await connected_page(request, words, outcome, session, already=True)
     if session.is_used_up:
-        return dead_link_page(request, session_used_up(session.max_connections), words)
+        return dead_link_page(request, session_used_up_error(session.max_connections), words)
     browser = SessionBrowser(request, session)
     row = await _connection_to_reconnect(request, session, offer.key)
     fields = [] if url_options is not None else _shown_fields(session, offer, words, row, posted, fault)

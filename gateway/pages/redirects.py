@@ -28,7 +28,7 @@ from gateway.pages.result import application_link, application_url, connected_pa
 from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
-from gateway.store.pending_authorizations import bound_to_other_browser
+from gateway.store.pending_authorizations import bound_to_other_browser_error
 
 # ── Starts an authorization: sends the browser to the provider's consent page (docs/compatibility.md#authorization).
 
@@ -105,7 +105,7 @@ async def _confirmation_redirect(
     request: web.Request, session: ConnectSession, integration_id: str, options: FlowOptions
 ) -> web.Response:
     if not SessionBrowser(request, session).may_use_session:
-        raise bound_to_other_browser()
+        raise bound_to_other_browser_error()
     token = await request.app[RUNTIME].flows.store_options(session, integration_id, options)
     words = words_for(request, options.lang)
     response = see_other(page_url(request, session.digest, words, f"/i/{quoted_id(integration_id)}", asked=token))

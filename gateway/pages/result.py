@@ -22,7 +22,7 @@ from gateway.pages.frame import PageWords, connect_page, opener_origins, see_oth
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.records.connection import Account, ConnectionRef
 from gateway.runtime import RUNTIME, generation_of
-from gateway.store.pending_authorizations import bound_to_other_browser
+from gateway.store.pending_authorizations import bound_to_other_browser_error
 
 
 async def result(request: web.Request) -> web.StreamResponse:
@@ -38,7 +38,7 @@ async def result(request: web.Request) -> web.StreamResponse:
             session_digest = session_digest_in_cookie(request)
             session = await runtime.sessions.find_by_digest(session_digest)
             if session is not None and not SessionBrowser(request, session).may_use_session:
-                raise bound_to_other_browser()
+                raise bound_to_other_browser_error()
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
             return page
@@ -59,7 +59,7 @@ async def return_to_application(request: web.Request) -> web.StreamResponse:
         session = await session_of(request)
         browser = SessionBrowser(request, session)
         if not browser.may_use_session:
-            raise bound_to_other_browser()
+            raise bound_to_other_browser_error()
     except GatewayError as fault:
         return dead_link_page(request, fault, words)
     key = request.query.get("i")

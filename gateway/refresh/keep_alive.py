@@ -138,7 +138,7 @@ class KeepAlive:
         if unused_limit is None:
             return
         latest_time = clock.now() + unused_limit * (UNUSED_FROM + UNUSED_SPREAD) + POSTPONED_BY
-        while rows := await self._store.keep_alive.too_late(provider_name, latest_time, limit=ROWS_PER_QUERY):
+        while rows := await self._store.keep_alive.find_planned_after(provider_name, latest_time, limit=ROWS_PER_QUERY):
             if not await self._plan_rows(provider, rows):
                 return  # the remaining credentials cannot be decrypted
 

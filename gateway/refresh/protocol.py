@@ -392,14 +392,14 @@ class RefreshProtocol:
             if step in CLAIMING_STEPS:
                 holder_is_dead = facts.lease is LeaseState.HELD
                 after_fence = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
-                ran_out = FENCE if after_fence else IMMEDIATELY
+                expired_for = FENCE if after_fence else IMMEDIATELY
                 if await self._store.refreshes.lease_refresh(
                     known_row.ref,
                     owner=owner,
                     ttl=LEASE,
                     known_row=row,
                     intent=intent,
-                    ran_out=ran_out,
+                    expired_for=expired_for,
                     from_holder=holder_is_dead,
                 ):
                     return ClaimResult(row, asked_at, keeps_intent(facts))
@@ -428,7 +428,9 @@ class RefreshProtocol:
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
             # The holder keeps the lease, because its machine might still have the reply and finish the refresh.
             lost_failure = backoff.lost_token_failure(row, row.intent.at, now)
-            await self._record_failure(row, row.lease.owner, lost_failure, now, still_open=True, former=row.lease)
+            await self._record_failure(
+                row, row.lease.owner, lost_failure, now, keep_intent=True, former_lease=row.lease
+            )
 
     async def _refresh_claimed(self, claim_result: ClaimResult, owner: str) -> Connection | None:
         """Call the token endpoint, store the outcome and return the row. Raises the error for the caller.
@@ -453,8 +455,10 @@ class RefreshProtocol:
                 await self._store_missing_setting(row, owner, fault)
                 raise
             except (GatewayError, LeaseOver) as fault:  # no request was sent, for example because the entry was removed
-                still_open = row.intent is not None
-                await self._store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
+                keep_intent = row.intent is not None
+                await self._store.refreshes.release_lease(
+                    row.ref, owner=owner, keep_intent=keep_intent, former_lease=row.lease
+                )
                 if isinstance(fault, LeaseOver):
                     return None
                 raise
@@ -489,9 +493,8 @@ class RefreshProtocol:
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         credential = self._store.open(row.credential)
         tokens = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
-        failure = replace(
-            failure, message=scrubbed(failure.message, tokens)
-        )  # logs, events and responses show the text
+        # logs, events and responses show the text
+        failure = replace(failure, message=scrubbed(failure.message, tokens))
         # The provider refused a token that was sent again, and no other machine can have a reply: close the intent.
         settled = failure.code == backoff.ROTATION_LOST and not claim_result.keeps_intent
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
@@ -502,7 +505,7 @@ class RefreshProtocol:
                 owner,
                 failure,
                 now,
-                still_open=maybe_done,
+                keep_intent=maybe_done,
                 keep_lease=keep_lease,
                 rotates=isinstance(fault, UnreadToken),
             )
@@ -520,8 +523,8 @@ class RefreshProtocol:
         failure: RefreshFailure,
         now: datetime,
         *,
-        still_open: bool,
-        former: Lease | None = None,
+        keep_intent: bool,
+        former_lease: Lease | None = None,
         keep_lease: bool = False,
         rotates: bool = False,
     ) -> None:
@@ -534,8 +537,8 @@ class RefreshProtocol:
             owner=owner,
             version=row.version,
             failure=failure,
-            still_open=still_open,
-            former=former,
+            keep_intent=keep_intent,
+            former_lease=former_lease,
             keep_lease=keep_lease,
             rotates=rotates,
         )
@@ -591,8 +594,8 @@ class RefreshProtocol:
             owner=owner,
             version=row.version,
             failure=failure,
-            still_open=row.intent is not None,
-            former=row.lease,
+            keep_intent=row.intent is not None,
+            former_lease=row.lease,
             trigger=StateTrigger.UNFINISHED,
         )
 

@@ -42,8 +42,8 @@ async def reconcile(store: Store) -> None:
 
     The caller has already written back the tokens of this process.
     """
-    await store.failover.follow()
-    if store.failover.ever or store.failover.pending:
+    await store.failover.adopt_timeline()
+    if store.failover.has_failed_over or store.failover.pending:
         await _restore_claims(store)
     await store.failover.confirm()
 
@@ -65,8 +65,10 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
             return
         if await _claim_lease(store, row, owner, LEASE):
             if owner not in store.failover.claims:  # the refresh ended meanwhile and has stored its outcome
-                still_open = row.intent is not None
-                await store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
+                keep_intent = row.intent is not None
+                await store.refreshes.release_lease(
+                    row.ref, owner=owner, keep_intent=keep_intent, former_lease=row.lease
+                )
             return
 
 

@@ -268,7 +268,7 @@ class Worker:
             exit_stack.push_async_callback(runner.cleanup)
             await runner.setup()
             self._add_metrics(runner)
-            self._app[RUNTIME].store.missing_keys.ask = lambda ids: self._channel.send(
+            self._app[RUNTIME].store.missing_keys.start_reload = lambda ids: self._channel.send(
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
             await exit_stack.enter_async_context(beside(self._run_reloads()))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.store.connection_rows import ListFilter, cursor_after
     from gateway.store.connection_store import ConnectionStore
     from gateway.store.deliveries import EventFilter
-    from gateway.store.edits import Edit, MetadataUnfit, UnknownConnection
+    from gateway.store.edits import Edit, InvalidMetadata, UnknownConnection
     from gateway.store.opening import open_store
     from gateway.store.pending_authorizations import FlowStore, SessionStore
     from gateway.store.preflight_checks import StoreRefused
@@ -43,9 +43,9 @@ __all__ = [
     "Edit",
     "EventFilter",
     "FlowStore",
+    "InvalidMetadata",
     "ListFilter",
     "LogPosition",
-    "MetadataUnfit",
     "SessionStore",
     "Store",
     "StoreRefused",
@@ -63,7 +63,7 @@ _HOMES: Final = {
     "FlowStore": "pending_authorizations",
     "ListFilter": "connection_rows",
     "LogPosition": "changes",
-    "MetadataUnfit": "edits",
+    "InvalidMetadata": "edits",
     "SessionStore": "pending_authorizations",
     "Store": "store",
     "StoreRefused": "preflight_checks",

@@ -39,24 +39,24 @@ class ChangeWatch(Protocol):
 # ── The name of this machine in lease owners: a random id in the folder of the refresh journal. All processes of the
 # machine use the same id.
 
-FILE: Final = "node-id"
-ONLY: Final = "local"
+NODE_ID_FILE: Final = "node-id"
+ONLY_NODE: Final = "local"
 """The name with SQLite: only one machine uses the database, so there is no other node."""
-NONE: Final = ""
+NO_NODE_ID: Final = ""
 """The name without a journal folder. If a process of this machine dies, tokens that it has not stored are lost."""
 
 
 def node_id(folder: Path) -> str:
     """Return this machine's name from `folder`; the first process creates the file.
 
-    Returns `NONE` if the file can be neither read nor written.
+    Returns `NO_NODE_ID` if the file can be neither read nor written.
     """
-    path = folder / FILE
+    path = folder / NODE_ID_FILE
     try:
         if path.exists() and not _read(path):
             path.unlink()  # the file is damaged, for example cut off by a power failure
         if not path.exists():
-            new_file = folder / f"{FILE}.{secrets.token_hex(6)}"
+            new_file = folder / f"{NODE_ID_FILE}.{secrets.token_hex(6)}"
             with new_file.open("x") as file:
                 file.write(secrets.token_hex(8))
                 file.flush()
@@ -67,12 +67,12 @@ def node_id(folder: Path) -> str:
             sync_folder(folder)
         return _read(path)
     except OSError:
-        return NONE
+        return NO_NODE_ID
 
 
 def _read(path: Path) -> str:
     text = path.read_text(errors="replace").strip()
-    return text if text.isascii() and text.isalnum() else NONE
+    return text if text.isascii() and text.isalnum() else NO_NODE_ID
 
 
 # ── The interface of an opened database.
@@ -84,21 +84,22 @@ Upgrade: TypeAlias = Callable[[AsyncConnection], Awaitable[Any]]
 class Backend:
     """A database, checked and connected, but not migrated.
 
-    `place`: the name of the database in messages, without a password. `alone`: runs an upgrade in one transaction,
-    while no other process upgrades. `journal`: the folder of the refresh journal; None without a journal.
-    `other_journals`: returns further folders of this machine that possibly have records for this database. `node`: the
-    name of this machine (`node_id`). `backed_up_at`: returns when `gateway backup` last copied the database; None if
-    unknown.
+    - `database_name`: the name of the database in messages, without a password
+    - `upgrade_exclusively`: runs an upgrade in one transaction, while no other process upgrades
+    - `journal`: the folder of the refresh journal; None without a journal
+    - `other_journals`: returns further folders of this machine that possibly have records for this database
+    - `node`: the name of this machine (`node_id`)
+    - `backed_up_at`: returns when `gateway backup` last copied the database; None if unknown
     """
 
-    place: str
+    database_name: str
     transactions: Transactions
     watch: ChangeWatch
-    alone: Callable[[Upgrade], Awaitable[Any]]
+    upgrade_exclusively: Callable[[Upgrade], Awaitable[Any]]
     call_log: CallLogStore
     journal: Path | None = None
     other_journals: Callable[[], Sequence[Path]] = tuple
-    node: str = NONE
+    node: str = NO_NODE_ID
     backed_up_at: Callable[[], datetime | None] = lambda: None
 
     async def close(self) -> None:

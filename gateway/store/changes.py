@@ -84,9 +84,8 @@ class OwnChanges:
 
 # ── Pruning old rows of append-only tables. Small transactions and pauses keep the delay for other writes short.
 
-ROWS_PER_TRANSACTION: Final = (
-    1000  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
-)
+# rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
+ROWS_PER_TRANSACTION: Final = 1000
 
 
 async def prune_oldest(transactions: Transactions, table: Table, is_old: ColumnElement[bool]) -> int:
@@ -111,15 +110,17 @@ KEEP_FOR: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
 """The minimum time to look for a missing id, in seconds. The id of a rolled back transaction never appears."""
 MAX_MISSING: Final = 10_000
-LOOK_BACK: Final = 10_000  # a new reader looks for missing ids among this many entries at the end of the log
+LOOK_BACK_ENTRIES: Final = 10_000  # a new reader looks for missing ids among this many entries at the end of the log
 MAX_IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
-NOTED: Final = insert(changes)
-LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
-AMONG: Final = select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
-RECENT: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK)
-LAST: Final = select(func.coalesce(func.max(changes.c.id), 0))
-ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(func.max(changes.c.id), 0))
+INSERT_ENTRY: Final = insert(changes)
+LATER_ENTRIES: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
+MISSING_ENTRIES: Final = (
+    select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
+)
+RECENT_IDS: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK_ENTRIES)
+LAST_ID: Final = select(func.coalesce(func.max(changes.c.id), 0))
+FIRST_AND_LAST_ID: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(func.max(changes.c.id), 0))
 
 
 def missing_s(statement_s: float) -> float:
@@ -164,15 +165,15 @@ class ChangesMissed(Exception):
     """
 
 
-async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
+async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, is_last: bool = False) -> int:
     """Add `ref` to the log, as the last write of the transaction that makes the change. Return the entry's id.
 
-    `ends`: whether the transaction runs no other statement and raises nothing after this call. Readers are notified
+    `is_last`: whether the transaction runs no other statement and raises nothing after this call. Readers are notified
     after the commit (`Transactions.begin`).
     """
     entry = {"at": now, **ref._asdict()}
     db.info[NOTIFIES] = True
-    result = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
+    result = await (execute_last(db, INSERT_ENTRY, entry) if is_last else db.execute(INSERT_ENTRY, entry))
     (change_id,) = result.inserted_primary_key or (0,)
     return int(change_id)
 
@@ -182,7 +183,7 @@ async def record_changes(db: AsyncConnection, refs: Iterable[ConnectionRef], now
     entries = [{"at": now, **ref._asdict()} for ref in refs]
     if entries:
         db.info[NOTIFIES] = True
-        await db.execute(NOTED, entries)
+        await db.execute(INSERT_ENTRY, entries)
 
 
 class ChangeLog:
@@ -203,7 +204,7 @@ class ChangeLog:
     async def log_end(self) -> LogPosition:
         """Return the present end of the log: the position from which a process with an empty cache begins to read."""
         async with self._transactions.read() as db:
-            ids = sorted((await db.execute(RECENT)).scalars())
+            ids = sorted((await db.execute(RECENT_IDS)).scalars())
         return LogPosition(max(ids[0] - MAX_IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
 
     async def read_since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
@@ -215,14 +216,17 @@ class ChangeLog:
         """
         last_id = position.last_id
         async with self._transactions.read() as db:
-            late_rows = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
-            rows = (await db.execute(LATER, {"last_id": last_id})).all()
+            late_rows = (
+                (await db.execute(MISSING_ENTRIES, {"missing": list(position.missing)})).all()
+                if position.missing
+                else []
+            )
+            rows = (await db.execute(LATER_ENTRIES, {"last_id": last_id})).all()
             if not rows or rows[0].id != last_id + 1:  # without the next id, the rows in between are possibly pruned
                 # the last of the three queries, to notice rows that were pruned after the others
-                first_id, newest_id = (await db.execute(ENDS)).one()
-                lowest_expected = (
-                    last_id + 1 if last_id else MAX_IN_FLIGHT
-                )  # the lowest ids of a new log can still be missing
+                first_id, newest_id = (await db.execute(FIRST_AND_LAST_ID)).one()
+                # the lowest ids of a new log can still be missing
+                lowest_expected = last_id + 1 if last_id else MAX_IN_FLIGHT
                 if (
                     first_id > lowest_expected or newest_id < last_id
                 ):  # newest_id < last_id: an older backup was restored
@@ -254,5 +258,5 @@ class ChangeLog:
 
         From the last entry, a reader sees whether it has missed changes.
         """
-        is_old = (changes.c.at < now - KEEP_FOR) & (changes.c.id < LAST.scalar_subquery())
+        is_old = (changes.c.at < now - KEEP_FOR) & (changes.c.id < LAST_ID.scalar_subquery())
         await prune_oldest(self._transactions, changes, is_old)

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.journal.marker import is_alive
 from gateway.records.connection import Lease
 from gateway.refresh.decision import Holder
-from gateway.store.backend import NONE, ONLY
+from gateway.store.backend import NO_NODE_ID, ONLY_NODE
 from gateway.store.journal_recovery import RefreshJournal
 from gateway.store.tables import task_leases
 from gateway.store.transactions import Transactions, insert_if_absent
@@ -53,7 +53,7 @@ class TaskLeases:
 # `node` names a machine (`node_id`). `process` names a marker file, which the process keeps locked as long as it runs.
 # Former versions wrote owners as `{process}.{attempt}`.
 
-PARTS: Final = 3
+OWNER_PARTS: Final = 3
 
 
 class Holders:
@@ -74,14 +74,14 @@ class Holders:
         self._other_folders = other_folders
         self._node = node
         self._journal = journal
-        self.shared = node != ONLY
+        self.shared = node != ONLY_NODE
         """Whether gateways on several machines can use the database."""
-        self._without_file = secrets.token_hex(6)
-        self._own_processes = {self._without_file}
+        self._name_without_file = secrets.token_hex(6)
+        self._own_processes = {self._name_without_file}
 
     async def new_owner(self) -> str:
         """Return the name of a lease owner, for one attempt of this process."""
-        process = await self._journal.process_name() or self._without_file
+        process = await self._journal.process_name() or self._name_without_file
         self._own_processes.add(process)
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
@@ -90,13 +90,13 @@ class Holders:
         if lease is None:
             return Holder.NOBODY
         node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)
-        has_former_form = lease.owner.count(".") == PARTS - 2
-        elsewhere_or_ended = Holder.HERE_ENDED if self._node == ONLY else Holder.ELSEWHERE
-        if lease.owner.count(".") not in (PARTS - 1, PARTS - 2) or not process.isalnum():
+        has_former_form = lease.owner.count(".") == OWNER_PARTS - 2
+        elsewhere_or_ended = Holder.HERE_ENDED if self._node == ONLY_NODE else Holder.ELSEWHERE
+        if lease.owner.count(".") not in (OWNER_PARTS - 1, OWNER_PARTS - 2) or not process.isalnum():
             return elsewhere_or_ended
         if process in self._own_processes:
             return Holder.HERE_ENDED
-        if not has_former_form and node == NONE:
+        if not has_former_form and node == NO_NODE_ID:
             return Holder.WITHOUT_JOURNAL
         if self._folder is None or not (has_former_form or node == self._node):
             return elsewhere_or_ended

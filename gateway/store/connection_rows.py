@@ -69,10 +69,12 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """A filter for lists of connections. A connection must meet all given conditions.
 
-    `integration_ids`: empty for any integration. `tags`: tags that the connection must have; keys are compared in lower
-    case. `dies_after`, `dies_before`: the credential expires between these times (`Lifespan.dies_at`). `in_trouble`:
-    only connections whose state is not active. `within`: the limits of the caller's key. `cursor` (from `cursor_after`)
-    and `offset` both skip rows. A cursor stays correct if connections are added or removed between two pages.
+    - `integration_ids`: empty for any integration
+    - `tags`: tags that the connection must have; keys are compared in lower case
+    - `dies_after`, `dies_before`: the credential expires between these times (`Lifespan.dies_at`)
+    - `in_trouble`: only connections whose state is not active
+    - `within`: the limits of the caller's key. `cursor` (from `cursor_after`) and `offset` both skip rows. A cursor
+      stays correct if connections are added or removed between two pages.
     """
 
     connection_id: str | None = None
@@ -92,8 +94,8 @@ class ListFilter:
 
 def cursor_after(connection: Connection) -> str:
     """Return an opaque cursor for the next page of a list. The next page begins after `connection`."""
-    place = json.dumps([connection.created_at.isoformat(), connection.id]).encode()
-    return base64.urlsafe_b64encode(place).decode().rstrip("=")
+    position = json.dumps([connection.created_at.isoformat(), connection.id]).encode()
+    return base64.urlsafe_b64encode(position).decode().rstrip("=")
 
 
 def search_text(connection_id: str, end_user: EndUser | None) -> str:
@@ -192,18 +194,22 @@ NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
 FAILURE: Final = ("code", "message", "final", "at", "attempts", "retry_at")
 NO_FAILURE: Final[dict[str, Any]] = {f"failure_{name}": None for name in FAILURE}
 NO_INTENT: Final[dict[str, Any]] = {"intent_digest": None, "intent_at": None}
-PREVIOUS: Final = "previous_refresh"
-NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
+PREVIOUS_COLUMN: Final = "previous_refresh"
+NO_PREVIOUS: Final[dict[str, Any]] = {
+    PREVIOUS_COLUMN: None,
+    f"{PREVIOUS_COLUMN}_version": None,
+    f"{PREVIOUS_COLUMN}_until": None,
+}
 
 
 # Frequent statements are built only once, because building a statement costs more than running it.
-AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
+MATCHES_REF: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
 """Matches the row of one connection. `ref_parameters` returns the parameters."""
-WHOLE_ROW: Final = select(connections).where(AT)
+SELECT_ROW: Final = select(connections).where(MATCHES_REF)
 
 
 def ref_parameters(ref: ConnectionRef) -> dict[str, Any]:
-    """Return the parameters of `AT`."""
+    """Return the parameters of `MATCHES_REF`."""
     return {f"at_{name}": value for name, value in zip(ConnectionRef._fields, ref, strict=True)}
 
 
@@ -214,7 +220,7 @@ def matches_ref(ref: ConnectionRef) -> ColumnElement[bool]:
 
 async def read_written(db: AsyncConnection, ref: ConnectionRef) -> Connection:
     """Return the row that this transaction has written. The row exists, because this transaction has locked it."""
-    return connection_of((await db.execute(WHOLE_ROW, ref_parameters(ref))).mappings().one())
+    return connection_of((await db.execute(SELECT_ROW, ref_parameters(ref))).mappings().one())
 
 
 async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:
@@ -237,7 +243,7 @@ def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
     return {f"failure_{name}": getattr(failure, name) for name in FAILURE}
 
 
-def asked_columns(new_connection: NewConnection) -> dict[str, Any]:
+def unsealed_columns(new_connection: NewConnection) -> dict[str, Any]:
     """Return the unsealed columns that `new_connection` sets. A field of `new_connection` that is None keeps its stored value."""
     columns: dict[str, Any] = {
         "provider": new_connection.provider,
@@ -279,9 +285,9 @@ def end_user_columns(ref: ConnectionRef, user: EndUser) -> dict[str, Any]:
 
 
 T = TypeVar("T")
-EMPTY: Final[dict[str, Any]] = {}  # shared by all records and never changed
-ENDLESS: Final = Lifespan()
-NOBODY: Final = Account()
+EMPTY_MAPPING: Final[dict[str, Any]] = {}  # shared by all records and never changed
+NO_EXPIRY: Final = Lifespan()
+NO_ACCOUNT: Final = Account()
 _TIMES: Final = ("state_since", "granted_at", "created_at", "updated_at", "last_fetched_at", "last_refreshed_at")
 
 
@@ -293,7 +299,7 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
     ref = ConnectionRef(intern(row["environment"]), intern(row["integration_id"]), row["connection_id"])
     times: dict[Any, Any] = {}
     # most times of a row are equal, so equal times share one object
-    moment = {name: times.setdefault(row[name], row[name]) for name in _TIMES}
+    times_by_name = {name: times.setdefault(row[name], row[name]) for name in _TIMES}
     return Connection(
         ref=ref,
         id=row["id"],
@@ -302,35 +308,37 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         version=row["version"],
         credential=_sealed_value(row, "credential", row["version"], ref),
         expires_at=row["expires_at"],
-        config=row["config"] or EMPTY,
+        config=row["config"] or EMPTY_MAPPING,
         secret_config=None
         if row["secret_config"] is None
         else _sealed_value(row, "secret_config", row["secret_config_version"], ref),
         metadata=row["metadata"],
-        tags=row["tags"] or EMPTY,
+        tags=row["tags"] or EMPTY_MAPPING,
         end_user=end_user_from_json(row["end_user"]),
         webhook_url_override=row["webhook_url_override"],
         failure=_failure(row),
         state=State(row["state"]),
         state_reason=None if row["state_reason"] is None else intern(row["state_reason"]),
-        state_since=moment["state_since"],
+        state_since=times_by_name["state_since"],
         intent=None if row["intent_digest"] is None else Intent(row["intent_digest"], row["intent_at"]),
         lease=None if row["lease_until"] is None else Lease(row["lease_owner"] or "", row["lease_until"]),
         rotates=bool(row["rotates"]),
-        previous=None if row[PREVIOUS] is None else _sealed_value(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
-        previous_until=row[f"{PREVIOUS}_until"],
-        granted_at=moment["granted_at"],
-        life=_usual_if_equal(Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])), ENDLESS),
-        account=_usual_if_equal(Account(row["account_id"], row["account_label"]), NOBODY),
+        previous=None
+        if row[PREVIOUS_COLUMN] is None
+        else _sealed_value(row, PREVIOUS_COLUMN, row[f"{PREVIOUS_COLUMN}_version"], ref),
+        previous_until=row[f"{PREVIOUS_COLUMN}_until"],
+        granted_at=times_by_name["granted_at"],
+        life=_shared_if_equal(Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])), NO_EXPIRY),
+        account=_shared_if_equal(Account(row["account_id"], row["account_label"]), NO_ACCOUNT),
         refused_scopes=_refused_scopes(row["refused_scopes"]),
-        created_at=moment["created_at"],
-        updated_at=moment["updated_at"],
-        last_fetched_at=moment["last_fetched_at"],
-        last_refreshed_at=moment["last_refreshed_at"],
+        created_at=times_by_name["created_at"],
+        updated_at=times_by_name["updated_at"],
+        last_fetched_at=times_by_name["last_fetched_at"],
+        last_refreshed_at=times_by_name["last_refreshed_at"],
     )
 
 
-def _usual_if_equal(value: T, shared: T) -> T:
+def _shared_if_equal(value: T, shared: T) -> T:
     return shared if value == shared else value
 
 

@@ -23,11 +23,10 @@ from gateway.store.connection_rows import (
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
-    PREVIOUS,
-    WHOLE_ROW,
+    PREVIOUS_COLUMN,
+    SELECT_ROW,
     ListFilter,
     SealedRows,
-    asked_columns,
     connection_of,
     failure_columns,
     index_tags,
@@ -37,11 +36,12 @@ from gateway.store.connection_rows import (
     read_written,
     ref_parameters,
     search_text,
+    unsealed_columns,
 )
-from gateway.store.history import BEFORE, record_final_failure, record_trigger
+from gateway.store.history import STATE_COLUMNS, record_final_failure, record_trigger
 from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection, delete_sessions
-from gateway.store.stored_integrations import hold_integration
+from gateway.store.stored_integrations import lock_integration
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import CompiledQuery, insert_if_absent
 from gateway.vault import DamagedValue, UnknownKey
@@ -80,7 +80,7 @@ MARKS: Final = select(connections.c.connection_id, connections.c.version, connec
     connections.c.integration_id == bindparam("integration_id_"),
     connections.c.connection_id.in_(bindparam("ids", expanding=True)),
 )
-WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
+WRITTEN_BACK_COLUMNS: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
 ROWS_BEFORE_PAUSE: Final = 20  # rows converted to records before the event loop runs again
 
 
@@ -107,7 +107,7 @@ class ConnectionStore:
 
     @cached_property
     def _whole_row(self) -> CompiledQuery:
-        return CompiledQuery(WHOLE_ROW, self._transactions.dialect)
+        return CompiledQuery(SELECT_ROW, self._transactions.dialect)
 
     async def list(self, environment: str, filters: ListFilter) -> list[Connection]:
         """Return the connections of `environment` that match `filters`, the newest first. Raises InvalidRequest."""
@@ -179,8 +179,8 @@ class ConnectionStore:
             created = await self._claim_row(db, new_connection, now)
         written_row = await read_written(db, new_connection.ref)
         if session_digest is not None:
-            condition = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
-            key_id = (await db.execute(condition)).scalar()
+            key_query = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
+            key_id = (await db.execute(key_query)).scalar()
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
@@ -239,7 +239,7 @@ class ConnectionStore:
         has possibly lost its data key too. Returns None, and writes nothing, if the row no longer exists or has the
         same version or a newer one. Raises VaultError if `newer` cannot be opened.
         """
-        identity = select(*BEFORE, connections.c.version).where(
+        row_query = select(*STATE_COLUMNS, connections.c.version).where(
             matches_ref(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
         )
 
@@ -247,19 +247,24 @@ class ConnectionStore:
             return None if sealed is None else self._rows.vault.seal_again(sealed).ciphertext
 
         async def write(db: AsyncConnection) -> Connection | None:
-            row = (await db.execute(identity.with_for_update())).one_or_none()
+            row = (await db.execute(row_query.with_for_update())).one_or_none()
             if row is None:
                 return None
             secret, previous = newer.secret_config, newer.previous
-            changed: dict[str, Any] = {name: getattr(newer, name) for name in WRITTEN_BACK} | life_columns(newer.life)
-            changed |= {"credential": seal_again(newer.credential), "updated_at": now}
-            changed |= {"secret_config": seal_again(secret), "secret_config_version": secret and secret.version}
-            changed |= {PREVIOUS: seal_again(previous), f"{PREVIOUS}_version": previous and previous.version}
-            changed |= {f"{PREVIOUS}_until": newer.previous_until}
-            changed |= NO_FAILURE | NO_LEASE | NO_INTENT
+            columns: dict[str, Any] = {name: getattr(newer, name) for name in WRITTEN_BACK_COLUMNS} | life_columns(
+                newer.life
+            )
+            columns |= {"credential": seal_again(newer.credential), "updated_at": now}
+            columns |= {"secret_config": seal_again(secret), "secret_config_version": secret and secret.version}
+            columns |= {
+                PREVIOUS_COLUMN: seal_again(previous),
+                f"{PREVIOUS_COLUMN}_version": previous and previous.version,
+            }
+            columns |= {f"{PREVIOUS_COLUMN}_until": newer.previous_until}
+            columns |= NO_FAILURE | NO_LEASE | NO_INTENT
             detail = f"version {newer.version} from a node's memory over version {row.version}"
             await record_trigger(
-                db, self._outbox, row, StateTrigger.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
+                db, self._outbox, row, StateTrigger.WRITTEN_BACK, columns, now=now, reason=FAILOVER, detail=detail
             )
             written_row = await read_written(db, newer.ref)
             await record_change(db, newer.ref, now)
@@ -272,23 +277,23 @@ class ConnectionStore:
 
         With a remaining session, an end user could create the connection again.
         """
-        bound = and_(
+        own_sessions = and_(
             connect_sessions.c.environment == ref.environment,
             connect_sessions.c.integration_id == ref.integration_id,
             connect_sessions.c.connection_id == ref.connection_id,
         )
 
         entry = connection_audit_entry(AuditAction.CONNECTION_DELETED, ref, now)
-        condition = select(connections.c.id, connections.c.end_user_id).where(matches_ref(ref))
+        row_query = select(connections.c.id, connections.c.end_user_id).where(matches_ref(ref))
 
         async def write(db: AsyncConnection) -> bool:
-            row = (await db.execute(condition.with_for_update())).one_or_none()
+            row = (await db.execute(row_query.with_for_update())).one_or_none()
             if row is None:
                 return False
             row_id = row.id
             await self._outbox.add_event(db, row_id, Event.DELETED, now=now)
             await db.execute(delete(connections).where(connections.c.id == row_id))
-            await delete_sessions(db, bound)
+            await delete_sessions(db, own_sessions)
             await self._trail.record(db, entry, end_user_id=row.end_user_id)
             await self._trail.forget_after_last_connection(db, ref, row.end_user_id)
             await record_change(db, ref, now)
@@ -317,8 +322,8 @@ class ConnectionStore:
 
         Returns whether the row was inserted. Raises NotFound if the integration was deleted or renamed.
         """
-        await hold_integration(db, new_connection)
-        blank = {
+        await lock_integration(db, new_connection)
+        empty_row = {
             "uid": uuid.uuid4().hex,
             **new_connection.ref._asdict(),
             "provider": new_connection.provider,
@@ -330,7 +335,7 @@ class ConnectionStore:
             "created_at": now,
             "updated_at": now,
         }
-        return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
+        return await insert_if_absent(db, connections, empty_row, key=list(ConnectionRef._fields))
 
     async def _fill_row(
         self, db: AsyncConnection, new_connection: NewConnection, now: datetime, *, reported: bool = True
@@ -341,15 +346,15 @@ class ConnectionStore:
         """
         table = connections.c
         secret = table.secret_config, table.secret_config_version
-        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(
+        row_query = select(*STATE_COLUMNS, table.uid, table.version, table.end_user_id, *secret).where(
             matches_ref(new_connection.ref)
         )
-        row = (await db.execute(identity.with_for_update())).one_or_none()
+        row = (await db.execute(row_query.with_for_update())).one_or_none()
         if row is None:
             return False
         version = row.version + 1
         columns = {
-            **asked_columns(new_connection),
+            **unsealed_columns(new_connection),
             "version": version,
             "credential": self._rows.seal(
                 new_connection.credential, new_connection.ref, row.uid, "credential", version
@@ -373,7 +378,7 @@ class ConnectionStore:
         trigger = StateTrigger.AUTHORIZED
         await record_trigger(db, outbox, row, trigger, columns, now=now, reason=reason, detail=new_connection.warning)
         if new_connection.ended is not None and reported:
-            stored_row = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
+            stored_row = (await db.execute(select(*STATE_COLUMNS).where(connections.c.id == row.id))).one()
             await record_final_failure(db, outbox, stored_row, new_connection.ended)
         if new_connection.tags is not None:
             await index_tags(db, row.id, new_connection.tags)

@@ -37,7 +37,7 @@ class ConsoleSessionStore:
         self._trail = trail
 
     async def add_link(self, digest: str, session: ConsoleSession) -> None:
-        """Store a link that is valid until `wish.expires_at`. `digest`: hex SHA-256 digest of the link's token."""
+        """Store a link that is valid until `session.expires_at`. `digest`: hex SHA-256 digest of the link's token."""
         await self._transactions.write(lambda db: _add(db, digest, LINK, session))
 
     async def sign_in(

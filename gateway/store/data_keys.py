@@ -31,7 +31,7 @@ from gateway.vault.seal import KEY_ID, DataKey
 # pause before the next reload grows.
 
 RESPONSE_S: Final = 3.0  # requests wait this long for the reload, which usually takes less than a second
-LOGGED_EVERY_S: Final = 60.0  # the minimum time, in seconds, between two log lines about the same data key or place
+LOGGED_EVERY_S: Final = 60.0  # the minimum time, in seconds, between two log lines about the same data key or value
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +39,11 @@ log = structlog.get_logger(__name__)
 class MissingKeys:
     """Requests a reload of the configuration when master keys are missing.
 
-    `ask`: starts the reload; None if this process cannot reload. `reload_finished` is called at the end of the reload.
+    `start_reload`: starts the reload; None if this process cannot reload. `reload_finished` is called at the end of the reload.
     """
 
     def __init__(self) -> None:
-        self.ask: Callable[[Collection[str]], None] | None = None
+        self.start_reload: Callable[[Collection[str]], None] | None = None
         self._response: asyncio.Future[None] | None = None
         self._overdue_at = 0.0  # when the running reload counts as lost (monotonic seconds)
         self._pauses = Pauses()
@@ -82,22 +82,23 @@ class MissingKeys:
         self._response = None
 
     def _begin_reload(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
-        due_ids = self._pauses.due(ids) if self.ask is not None else []
-        if self.ask is None or not due_ids:
+        due_ids = self._pauses.due(ids) if self.start_reload is not None else []
+        if self.start_reload is None or not due_ids:
             return None
         log.warning("encryption_key_missing", key_ids=due_ids, effect="the configuration is read again")
         # The message that ends a reload can be lost, so a reload that takes too long is requested again. The first
         # message that arrives wakes all waiting calls.
         response = self._response = self._response or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + RESPONSE_S
-        self.ask(due_ids)
+        self.start_reload(due_ids)
         return response
 
 
-# ── Stored secrets that cannot be opened although no master key is missing. They are counted, and logged with their
-# place.
+# ── Stored secrets that cannot be opened although no master key is missing. They are counted, and logged with
+# their table, row and column.
 
-MAX_PLACES: Final = 1000  # the number of places that are remembered, so that each is logged at most once a minute
+# the number of values that are remembered, so that each is logged at most once a minute
+MAX_REMEMBERED_VALUES: Final = 1000
 FIX: Final = "restore a backup (gateway restore), or let the end user authorize again"
 
 
@@ -106,18 +107,18 @@ class UnreadableSecrets:
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
-        # The key: table, row and column. The value: when this place was last logged (monotonic seconds).
+        # The key: table, row and column. The value: when this value was last logged (monotonic seconds).
         self._logged: dict[tuple[str, str, str], float] = {}
 
     def record(self, sealed: Sealed) -> None:
         """Count and log `sealed`, which was changed or moved, or which has no data key."""
         self.counts[sealed.environment, sealed.table] += 1
-        place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
-        if place in self._logged and now - self._logged[place] < LOGGED_EVERY_S:
+        value_id, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
+        if value_id in self._logged and now - self._logged[value_id] < LOGGED_EVERY_S:
             return
-        if len(self._logged) >= MAX_PLACES:
+        if len(self._logged) >= MAX_REMEMBERED_VALUES:
             self._logged.clear()
-        self._logged[place] = now
+        self._logged[value_id] = now
         ref = sealed.connection
         connection_fields = {"integration": ref.integration_id, "connection_id": ref.connection_id} if ref else {}
         log.error(
@@ -134,7 +135,7 @@ class UnreadableSecrets:
 
 def unreadable(sealed: Sealed) -> CredentialUnreadable:
     """Return the error that a caller gets for `sealed`."""
-    place = f"{sealed.table}.{sealed.column}"
+    column = f"{sealed.table}.{sealed.column}"
     ref = sealed.connection
     of_connection = f" of connection '{ref.connection_id}'" if ref is not None else ""
     payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}
@@ -142,7 +143,7 @@ def unreadable(sealed: Sealed) -> CredentialUnreadable:
         payload |= {"provider_config_key": ref.integration_id, "connection_id": ref.connection_id}
     return CredentialUnreadable(
         "credential_unreadable",
-        f"The secret stored in {place}{of_connection} was changed or damaged and cannot be opened. Restore a backup with "
+        f"The secret stored in {column}{of_connection} was changed or damaged and cannot be opened. Restore a backup with "
         "`gateway restore`, or let the end user authorize again.",
         payload=payload,
     )
@@ -154,20 +155,20 @@ SEALS_RESERVED: Final = 2**16  # a process reserves this many seals at a time, s
 SEALS_PER_TRANSACTION: Final = 16  # a transaction seals at most this many values, unless it asks `allow` for more
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
-HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
-STILL_NEWEST: Final = HELD.scalar_subquery() == bindparam("sealing_key", type_=Text)
+LOCK_NEWEST: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
+STILL_NEWEST: Final = LOCK_NEWEST.scalar_subquery() == bindparam("sealing_key", type_=Text)
 """The fence of `DataKeys.allow` as an SQL condition, for a statement that is a transaction of its own.
 
 `newest_key` returns the parameters of this condition.
 """
-STORED: Final = select(
+STORED_KEYS: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
 
 
 def stored_keys(db: SyncConnection) -> list[WrappedKey]:
     """Return all data keys, the oldest first."""
-    return [WrappedKey(*row) for row in db.execute(STORED)]
+    return [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
 
 
 class DataKeys:
@@ -188,8 +189,8 @@ class DataKeys:
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
-        self._allowing = asyncio.Lock()
-        self._held_keys: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
+        self._allow_lock = asyncio.Lock()
+        self._locked_environments: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
         self.seals_per_key = seals_per_key
         self.reserved = reserved
 
@@ -248,16 +249,16 @@ class DataKeys:
         If two processes create the same environment at the same time, it is still created only once.
         """
 
-        async def make(db: AsyncConnection) -> None:
+        async def create_missing(db: AsyncConnection) -> None:
             for name in names:
                 row = {"name": name, "created_at": clock.now()}
                 await insert_if_absent(db, environments, row, key=["name"])
                 present = select(data_keys.c.id).where(data_keys.c.environment == name).limit(1)
                 if (await db.execute(present)).first() is None:
-                    await self.make(db, name)
+                    await self.create_key(db, name)
 
         if any(self._vault.sealing_key(name) is None for name in names):
-            await self._transactions.write(make)
+            await self._transactions.write(create_missing)
             _, missing = await self._load()  # not `load`, which can request a reload: a reload itself calls `ensure`
             self.missing.report(missing)
 
@@ -273,7 +274,7 @@ class DataKeys:
         transaction must run first. Raises MissingMasterKey if another node has created a key that this node cannot
         open. The caller then gives up its turn in the queue and its locks, and waits for the master key.
         """
-        async with self._allowing:
+        async with self._allow_lock:
             await self._allow(environment, self.max_seals_at_once + seals)
         return partial(self._lock_newest_key, environment, SEALS_PER_TRANSACTION + seals)
 
@@ -287,14 +288,14 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
             raise FenceFailed
-        held_keys = self._held_keys.setdefault(_connection(db), set())
-        if environment in held_keys:
+        locked_environments = self._locked_environments.setdefault(_connection(db), set())
+        if environment in locked_environments:
             return
-        newest = (await db.execute(HELD, {"of": environment})).scalar_one_or_none()
+        newest = (await db.execute(LOCK_NEWEST, {"of": environment})).scalar_one_or_none()
         if key is not None and key.id != newest:
             key.replaced = True
             raise FenceFailed
-        held_keys.add(environment)
+        locked_environments.add(environment)
 
     def newest_key(self, environment: str) -> dict[str, str] | None:
         """Return the parameters of `STILL_NEWEST`, to seal values before the transaction begins.
@@ -306,9 +307,9 @@ class DataKeys:
             return None
         return {"of": environment, "sealing_key": key.id}
 
-    async def _allow(self, environment: str, enough: int) -> None:
+    async def _allow(self, environment: str, min_allowance: int) -> None:
         key = self._vault.sealing_key(environment)
-        while key is not None and (key.replaced or key.allowance < enough):
+        while key is not None and (key.replaced or key.allowance < min_allowance):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
                 key.replaced = False  # the newer key no longer exists, because its transaction was rolled back
                 key.allowance += self.reserved
@@ -320,7 +321,7 @@ class DataKeys:
         """Return the key that replaces `used_up_key`, which is used up. Create the new key if no other process has done so."""
         newest = await self._newest(used_up_key.environment)
         if newest.id == used_up_key.id:
-            await self._transactions.begin(partial(self.make, environment=used_up_key.environment))
+            await self._transactions.begin(partial(self.create_key, environment=used_up_key.environment))
             newest = await self._newest(used_up_key.environment)
         return newest
 
@@ -350,9 +351,9 @@ class DataKeys:
         )
         return (await db.execute(reservation.values(seals_reserved=reserved_after))).rowcount == 1
 
-    async def make(self, db: AsyncConnection, environment: str) -> None:
+    async def create_key(self, db: AsyncConnection, environment: str) -> None:
         """Create a data key for `environment`, wrapped under the first master key. The new key seals later values."""
-        self._held_keys.pop(_connection(db), None)
+        self._locked_environments.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(
             insert(data_keys).values(

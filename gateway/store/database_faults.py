@@ -84,22 +84,22 @@ class DatabaseUnavailable(Unavailable):
     """The database cannot be used now. `cause`: why, in words."""
 
     def __init__(self, cause: str) -> None:
-        help_needed = "The operator must free space. " if cause == DISK_FULL else ""
+        operator_step = "The operator must free space. " if cause == DISK_FULL else ""
         super().__init__(
             "store_unavailable",
-            f"The gateway's database cannot be used now: {cause}. {help_needed}Retry in {RETRY_AFTER_S} s.",
+            f"The gateway's database cannot be used now: {cause}. {operator_step}Retry in {RETRY_AFTER_S} s.",
             payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
             retry_after_s=RETRY_AFTER_S,
         )
         self.cause = cause
 
 
-def refused_start(place: str, fault: GatewayError | VaultError) -> StoreRefused:
-    """Return the error, one line, for a start that `fault` prevents. `place`: the name of the database."""
+def refused_start(database_name: str, fault: GatewayError | VaultError) -> StoreRefused:
+    """Return the error, one line, for a start that `fault` prevents. `database_name`: as in `Backend`."""
     if not isinstance(fault, DatabaseUnavailable):
-        return StoreRefused(f"{place} cannot be opened. {fault}")
+        return StoreRefused(f"{database_name} cannot be opened. {fault}")
     fix = " Free space on its disk." if fault.cause == DISK_FULL else ""
-    return StoreRefused(f"{place} cannot be opened: {fault.cause}.{fix}")
+    return StoreRefused(f"{database_name} cannot be opened: {fault.cause}.{fix}")
 
 
 def cause_of(error: BaseException) -> str | None:

@@ -19,7 +19,7 @@ from gateway.records.event import Delivery, DeliveryOutcome, DeliveryState, Even
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
 from gateway.store.data_keys import DataKeys
-from gateway.store.outbox import TRIED_FOR
+from gateway.store.outbox import RETRY_PERIOD
 from gateway.store.tables import deliveries, outbox, webhooks_seen
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
@@ -34,16 +34,16 @@ COLUMNS: Final = (
     outbox.c.event,
 )
 JOINED: Final = deliveries.join(outbox, outbox.c.id == deliveries.c.outbox)
-_FIRST: Final = select(func.min(deliveries.c.due_at)).where(deliveries.c.due_at.is_not(None))
+_EARLIEST_DUE: Final = select(func.min(deliveries.c.due_at)).where(deliveries.c.due_at.is_not(None))
 NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
 
-_ahead = deliveries.alias("ahead")
-_HEAD: Final = ~exists().where(
-    _ahead.c.environment == deliveries.c.environment,
-    _ahead.c.target == deliveries.c.target,
-    _ahead.c.sequence == deliveries.c.sequence,
-    _ahead.c.due_at.is_not(None),
-    _ahead.c.id < deliveries.c.id,
+_earlier = deliveries.alias("ahead")
+_IS_FIRST_OF_SEQUENCE: Final = ~exists().where(
+    _earlier.c.environment == deliveries.c.environment,
+    _earlier.c.target == deliveries.c.target,
+    _earlier.c.sequence == deliveries.c.sequence,
+    _earlier.c.due_at.is_not(None),
+    _earlier.c.id < deliveries.c.id,
 )
 
 
@@ -86,14 +86,14 @@ class DeliveryStore:
         """Return the deliveries to send. Takes no lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
-            if (await db.execute(_FIRST)).scalar() is None:  # usually, no delivery is waiting
+            if (await db.execute(_EARLIEST_DUE)).scalar() is None:  # usually, no delivery is waiting
                 return DueDeliveries((), None)
-            queues = select(table.environment, table.target).where(_free(now)).distinct()
+            queues = select(table.environment, table.target).where(_is_claimable(now)).distinct()
             next_due = select(func.min(table.due_at)).where(table.due_at > now)
             lease_end = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
             due_queues = [(row.environment, row.target) for row in await db.execute(queues)]
-            end_times = [(await db.execute(query)).scalar() for query in (next_due, lease_end)]
-        return DueDeliveries(due_queues, min((moment for moment in end_times if moment is not None), default=None))
+            next_times = [(await db.execute(query)).scalar() for query in (next_due, lease_end)]
+        return DueDeliveries(due_queues, min((moment for moment in next_times if moment is not None), default=None))
 
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
@@ -104,7 +104,7 @@ class DeliveryStore:
         """
         table = deliveries.c
         of_queue = (table.environment == queue[0], table.target == queue[1])
-        free_rows = select(table.id).where(*of_queue, _free(now)).order_by(table.due_at, table.id).limit(limit)
+        free_rows = select(table.id).where(*of_queue, _is_claimable(now)).order_by(table.due_at, table.id).limit(limit)
         lease = {"lease_owner": owner, "lease_until": now + ttl}
 
         async def write(db: AsyncConnection) -> list[Delivery]:
@@ -137,7 +137,7 @@ class DeliveryStore:
         table = deliveries.c
         has_ended = outcome.due_at is None
         # Only a failed attempt postpones the later deliveries. After a replay, `attempts` does not count earlier ones.
-        has_postponed = delivery.attempts > 0 or delivery.give_up_at - delivery.at > TRIED_FOR
+        has_postponed_later = delivery.attempts > 0 or delivery.give_up_at - delivery.at > RETRY_PERIOD
         values = NO_LEASE | {
             "state": outcome.state.value,
             "attempts": table.attempts + 1,
@@ -154,7 +154,7 @@ class DeliveryStore:
             sequence = (await db.execute(own_delivery.values(values).returning(table.sequence))).one_or_none()
             if sequence is None:
                 return False
-            if sequence[0] is not None and (not has_ended or has_postponed):
+            if sequence[0] is not None and (not has_ended or has_postponed_later):
                 next_delivery = and_(
                     table.environment == delivery.environment,
                     table.target == delivery.target,
@@ -170,8 +170,8 @@ class DeliveryStore:
     async def make_due_now(self, queue: TargetQueue, now: datetime) -> None:
         """Make the postponed deliveries of `queue` due now, because the receiver responds again."""
         table = deliveries.c
-        put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
-        await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))
+        postponed = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
+        await self._transactions.write(lambda db: db.execute(update(deliveries).where(*postponed).values(due_at=now)))
 
     async def release(self, owner: str) -> None:
         """Release the deliveries that `owner` has claimed but not sent, so that another process can send them."""
@@ -196,8 +196,8 @@ def webhook_seal_place(environment: str, uid: str) -> dict[str, Any]:
     return {"environment": environment, "table": "outbox", "row": uid, "column": "sealed", "version": 1}
 
 
-def _free(now: datetime) -> ColumnElement[bool]:
-    return and_(deliveries.c.due_at <= now, _is_unleased(now), _HEAD)
+def _is_claimable(now: datetime) -> ColumnElement[bool]:
+    return and_(deliveries.c.due_at <= now, _is_unleased(now), _IS_FIRST_OF_SEQUENCE)
 
 
 def _is_unleased(now: datetime) -> ColumnElement[bool]:
@@ -251,7 +251,7 @@ class EventLog:
         """
         table = deliveries.c
         is_idle = or_(table.lease_until.is_(None), table.lease_until <= now)
-        values = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
+        values = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + RETRY_PERIOD}
         values |= {"ended_at": None, **NO_LEASE}
         statement = update(deliveries).where(*_conditions(filters), is_idle).values(values)
         entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, filters.environment, now)
@@ -272,13 +272,13 @@ class EventLog:
     async def prune(self, now: datetime) -> None:
         """Remove old deliveries that have ended, and events and webhook digests that are no longer needed."""
         table = deliveries.c
-        is_over = or_(
+        is_old = or_(
             _has_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _has_ended(DeliveryState.DEAD, now - DEAD_KEPT)
         )
         without_deliveries = ~exists().where(table.outbox == outbox.c.id)
 
         async def write(db: AsyncConnection) -> None:
-            await db.execute(delete(deliveries).where(is_over))
+            await db.execute(delete(deliveries).where(is_old))
             await db.execute(delete(outbox).where(outbox.c.at < now - DELIVERED_KEPT, without_deliveries))
             await db.execute(delete(webhooks_seen).where(webhooks_seen.c.at < now - WEBHOOKS_REMEMBERED))
 

@@ -15,7 +15,7 @@ from gateway.records.states import ENDED
 from gateway.store.changes import record_change
 from gateway.store.connection_rows import connection_of, life_columns, sealed_values
 from gateway.store.data_keys import DataKeys
-from gateway.store.history import BEFORE, record_final_failure
+from gateway.store.history import STATE_COLUMNS, record_final_failure
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
@@ -25,10 +25,9 @@ from gateway.store.transactions import Transactions
 
 # A connection that ends with its access token is not reported on the first day after its authorization, whose event has
 # already named the end.
-FRESH: Final = timedelta(days=1)
-CONNECTIONS_PER_TRANSACTION: Final = (
-    25  # connections per transaction; few, because other writes wait for the transaction
-)
+FIRST_DAY: Final = timedelta(days=1)
+# connections per transaction; few, because other writes wait for the transaction
+CONNECTIONS_PER_TRANSACTION: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class ExpiringStore:
             table.keep_alive_at.is_(None),
             table.state.not_in(sorted(ENDED)),
             or_(table.expiry_told_days.is_(None), table.expiry_told_days > days),
-            or_(table.end_settled.is_not(None), func.coalesce(table.granted_at, table.created_at) <= now - FRESH),
+            or_(table.end_settled.is_not(None), func.coalesce(table.granted_at, table.created_at) <= now - FIRST_DAY),
         )
 
         async def write(db: AsyncConnection) -> int:
@@ -151,7 +150,9 @@ class ExpiringStore:
         # every writer locks rows in the same order, so that no deadlock is possible
         for row in sorted(rows, key=lambda connection: connection.id):
             unchanged_row = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), is_free)
-            row_before: Any = (await db.execute(select(*BEFORE).where(*unchanged_row).with_for_update())).one_or_none()
+            row_before: Any = (
+                await db.execute(select(*STATE_COLUMNS).where(*unchanged_row).with_for_update())
+            ).one_or_none()
             if row_before is None:
                 continue
             if row_before.state in ENDED:
@@ -197,7 +198,7 @@ class KeepAliveStore:
             query.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit)
         )
 
-    async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
+    async def find_planned_after(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
         """Return connections whose keep-alive is planned after `latest`.
 
         The time of these connections was computed when the catalog entry had a longer limit.
@@ -213,8 +214,8 @@ class KeepAliveStore:
 
         async def write(db: AsyncConnection) -> None:
             for row, life in planned:
-                as_seen = (table.id == row.id, table.version == row.version)
-                await db.execute(update(connections).where(*as_seen).values(life_columns(life)))
+                is_unchanged = (table.id == row.id, table.version == row.version)
+                await db.execute(update(connections).where(*is_unchanged).values(life_columns(life)))
 
         if planned:
             await self._transactions.write(write)

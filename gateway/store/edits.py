@@ -26,7 +26,7 @@ class UnknownConnection(Exception):
         self.ref = ref
 
 
-class MetadataUnfit(Exception):
+class InvalidMetadata(Exception):
     """The new metadata of one connection is not acceptable, so no connection was changed.
 
     `merged`: the metadata that was not accepted.
@@ -81,10 +81,10 @@ class EditStore:
                 columns["tags"] = {key.lower(): value for key, value in changes.tags.items()}
                 await index_tags(db, row_id, changes.tags)
             written_row = await _write_columns(db, ref, columns, now)
-            now_of = written_row.end_user.id if written_row.end_user else None
+            new_end_user_id = written_row.end_user.id if written_row.end_user else None
             if fields:
-                await self._trail.record(db, entry, end_user_id=now_of)
-            if row.end_user_id != now_of:
+                await self._trail.record(db, entry, end_user_id=new_end_user_id)
+            if row.end_user_id != new_end_user_id:
                 await self._trail.forget_after_last_connection(db, ref, row.end_user_id)
             return written_row
 
@@ -96,13 +96,13 @@ class EditStore:
         metadata: Mapping[str, Any],
         *,
         merge: bool,
-        fits: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+        is_acceptable: Callable[[Mapping[str, Any]], bool] = lambda _: True,
         now: datetime,
     ) -> list[Connection]:
         """Set the metadata of all `refs`. If a connection is unknown, change no connection.
 
-        `merge`: whether to keep the stored top-level members that `metadata` does not name. `fits`: returns whether the
-        new metadata of a connection is acceptable. Raises UnknownConnection, MetadataUnfit.
+        `merge`: whether to keep the stored top-level members that `metadata` does not name. `is_acceptable`: returns whether the
+        new metadata of a connection is acceptable. Raises UnknownConnection, InvalidMetadata.
         """
         entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, at=now, detail={"fields": ["metadata"]})
 
@@ -114,8 +114,8 @@ class EditStore:
                 row = await _lock_row(db, ref)
                 old_metadata = row.metadata
                 new_metadata[ref] = {**old_metadata, **metadata} if merge and old_metadata else metadata
-                if not fits(new_metadata[ref]):
-                    raise MetadataUnfit(ref, new_metadata[ref])
+                if not is_acceptable(new_metadata[ref]):
+                    raise InvalidMetadata(ref, new_metadata[ref])
                 if _as_text(new_metadata[ref]) != _as_text(old_metadata):  # in Python, true equals 1
                     changed.append((row.end_user_id or "", ref))
             rows = [
@@ -124,10 +124,10 @@ class EditStore:
             ]
             for end_user_id, ref in sorted(changed):  # ordered, because a record can lock a row of its end user
                 environment, integration_id, connection_id = ref
-                of_one = replace(
+                connection_entry = replace(
                     entry, environment=environment, integration_id=integration_id, connection_id=connection_id
                 )
-                await self._trail.record(db, of_one, end_user_id=end_user_id)
+                await self._trail.record(db, connection_entry, end_user_id=end_user_id)
             return rows
 
         return await self._transactions.write(write)

@@ -57,11 +57,11 @@ class SigningKeyStore:
         opened = [Secret(self._vault.open_json(value)["key"]) for value in sealed]
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
-    async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
+    async def ensure(self, environment: str, new_key: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
         """Create the first key if there is none. Return the keys that sign at `now`, the current key first."""
         keys = await self.active_keys(environment, now=now)
         if not keys:
-            await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
+            await self._write(environment, lambda db: self._add(db, environment, 1, new_key(), now))
             keys = await self.active_keys(environment, now=now)
         return keys
 

@@ -28,11 +28,11 @@ from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
 
 MAX_ENTRIES: Final = 50
-SILENT: Final = frozenset({StateTrigger.RENEWED, StateTrigger.WRITTEN_BACK})
+UNREPORTED_TRIGGERS: Final = frozenset({StateTrigger.RENEWED, StateTrigger.WRITTEN_BACK})
 """Triggers that do not count as a change as long as the state stays the same, even if the reason differs."""
-BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
+STATE_COLUMNS: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
 """The columns of a connection's row that `record_trigger` needs."""
-CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
+UPDATE_BY_ID: Final = update(connections).where(connections.c.id == bindparam("row_id"))
 """Sets the columns that its parameters name. Built only once, because every refresh needs this statement."""
 
 
@@ -49,15 +49,15 @@ async def record_trigger(
 ) -> dict[str, Any]:
     """Write `values` and the state that follows from `trigger`.
 
-    Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `BEFORE`.
+    Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `STATE_COLUMNS`.
     `outbox`: the outbox for the event of this change, if the change has one; None to send no event. Returns all columns
     written.
 
-    The history gets an entry if the state changes, if its reason changes (except by a trigger in `SILENT`), and for
+    The history gets an entry if the state changes, if its reason changes (except by a trigger in `UNREPORTED_TRIGGERS`), and for
     each authorization and each write-back.
     """
     state = next_state(State(row.state), trigger)
-    state_changed = state != row.state or (trigger not in SILENT and reason != row.state_reason)
+    state_changed = state != row.state or (trigger not in UNREPORTED_TRIGGERS and reason != row.state_reason)
     state_columns: dict[str, Any] = {}
     old_state = State(row.state) if row.state_since is not None else None
     if state_changed or trigger is StateTrigger.AUTHORIZED:
@@ -66,7 +66,7 @@ async def record_trigger(
     elif trigger is StateTrigger.WRITTEN_BACK:
         await _add(db, row.id, Change(now, state, reason, detail, old_state))
     written_columns = {**values, **state_columns}
-    await db.execute(CHANGED, {"row_id": row.id, **written_columns})
+    await db.execute(UPDATE_BY_ID, {"row_id": row.id, **written_columns})
     authorized_again = trigger is StateTrigger.AUTHORIZED and old_state is not None
     event = Event.RECONNECTED if authorized_again else event_for_change(old_state, state)
     if event is not None and outbox is not None:
@@ -82,7 +82,7 @@ async def record_note(db: AsyncConnection, row_id: int, state: State, note: Hist
 async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
     """Write that a connection has ended permanently.
 
-    Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `BEFORE`.
+    Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `STATE_COLUMNS`.
     """
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     reason_fields = {"reason": failure.code, "detail": failure.message}
@@ -101,8 +101,8 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
     }
     await db.execute(insert(connection_history).values(entry))
     of_connection = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
-    oldest = of_connection.limit(1).offset(MAX_ENTRIES).scalar_subquery()
-    await db.execute(delete(connection_history).where(history.connection == row_id, history.id <= oldest))
+    newest_surplus_id = of_connection.limit(1).offset(MAX_ENTRIES).scalar_subquery()
+    await db.execute(delete(connection_history).where(history.connection == row_id, history.id <= newest_surplus_id))
 
 
 class HistoryStore:
@@ -128,7 +128,7 @@ class HistoryStore:
 # ── Credentials that a provider's API rejects. Several rejected calls record a failure; a 2xx removes the failure.
 
 ACCEPTED: Final = "accepted"
-READ_COLUMNS: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections.c.failure_code)
+READ_COLUMNS: Final = (*STATE_COLUMNS, connections.c.uid, connections.c.granted_at, connections.c.failure_code)
 
 
 class RejectionStore:
@@ -149,14 +149,14 @@ class RejectionStore:
         trigger = trigger_for_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
-            row = await self._row(db, known_row)
+            row = await self._lock_row(db, known_row)
             if row is None or row.failure_code not in {None, REJECTED} or State(row.state) in ENDED:
                 return None
             values = failure_columns(failure) | {"updated_at": failure.at}
             reason_fields = {"reason": failure.code, "detail": failure.message}
             await record_trigger(db, self._outbox, row, trigger, values, now=failure.at, **reason_fields)
             written_row = await read_written(db, known_row.ref)
-            await record_change(db, known_row.ref, failure.at, ends=True)
+            await record_change(db, known_row.ref, failure.at, is_last=True)
             return written_row
 
         return await self._transactions.write(write)
@@ -168,13 +168,13 @@ class RejectionStore:
         """
 
         async def write(db: AsyncConnection) -> Connection | None:
-            row = await self._row(db, known_row)
+            row = await self._lock_row(db, known_row)
             if row is None or row.failure_code != REJECTED:
                 return None
             values = NO_FAILURE | {"updated_at": now}
             await record_trigger(db, self._outbox, row, StateTrigger.ACCEPTED, values, now=now, reason=ACCEPTED)
             written_row = await read_written(db, known_row.ref)
-            await record_change(db, known_row.ref, now, ends=True)
+            await record_change(db, known_row.ref, now, is_last=True)
             return written_row
 
         return await self._transactions.write(write)
@@ -186,7 +186,7 @@ class RejectionStore:
         """
 
         async def write(db: AsyncConnection) -> Connection | None:
-            if await self._row(db, known_row) is None:
+            if await self._lock_row(db, known_row) is None:
                 return None
             stored_scopes = (await read_written(db, known_row.ref)).refused_scopes
             all_scopes = dict.fromkeys((*(stored_scopes.scopes if stored_scopes else ()), *refused.scopes))
@@ -204,15 +204,17 @@ class RejectionStore:
         """Remove the scopes that `record_scopes` has stored for this connection."""
 
         async def write(db: AsyncConnection) -> None:
-            recorded = matches_ref(ref), connections.c.refused_scopes.is_not(None)
-            result = await db.execute(update(connections).where(*recorded).values(refused_scopes=None, updated_at=now))
+            has_scopes = matches_ref(ref), connections.c.refused_scopes.is_not(None)
+            result = await db.execute(
+                update(connections).where(*has_scopes).values(refused_scopes=None, updated_at=now)
+            )
             if result.rowcount:
                 await record_change(db, ref, now)
 
         await self._transactions.write(write)
 
     @staticmethod
-    async def _row(db: AsyncConnection, known_row: Connection) -> Any:
+    async def _lock_row(db: AsyncConnection, known_row: Connection) -> Any:
         row: Any = (
             await db.execute(select(*READ_COLUMNS).where(matches_ref(known_row.ref)).with_for_update())
         ).one_or_none()

@@ -28,19 +28,19 @@ from gateway.vault import Vault, VaultError
 TABLE: Final = "pairs"  # not a table, but the name to which the sealed values of the journal have always been bound
 CREDENTIAL: Final = "answer"  # the column name in releases that recorded credentials instead of replies
 KEY: Final = "key"
-LOOK_AGAIN_S: Final = 0.05
+READ_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # in seconds; longer than any token exchange
 # In seconds. A refresh takes less time. After this time, its record or a dead process's marker is possibly not needed.
 OVERDUE_S: Final = 60.0
 RETRY_AFTER_S: Final = 5
 
-CurrentRow = Callable[[ConnectionRef], Awaitable[Connection | None]]
+ReadRow = Callable[[ConnectionRef], Awaitable[Connection | None]]
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
+class RecordedCredential:
     """A credential. Releases before the present format recorded credentials instead of replies."""
 
     values: Mapping[str, Any]
@@ -56,7 +56,7 @@ class EarlierReplies:
     """
 
     replies: tuple[RecordedReply, ...] = ()
-    credential: Credential | None = None
+    credential: RecordedCredential | None = None
 
 
 class JournalUnreadable(Unavailable):
@@ -147,7 +147,7 @@ class RefreshJournal:
         """
         if self.folder is None:
             return EarlierReplies()
-        until = clock.monotonic() + WAIT_S
+        deadline = clock.monotonic() + WAIT_S
         while True:
             in_flight, attempts = False, dict[str, list[RecordedReply]]()
             for record in await self._open_records(self.folder):
@@ -162,9 +162,9 @@ class RefreshJournal:
                 if reply is not None:
                     attempts.setdefault(reply.attempt, []).append(reply)
                 in_flight = in_flight or (record.is_writer_alive and reply is None)
-            if not in_flight or clock.monotonic() >= until:
+            if not in_flight or clock.monotonic() >= deadline:
                 return EarlierReplies(_sorted_replies(attempts))
-            await clock.sleep(LOOK_AGAIN_S)
+            await clock.sleep(READ_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
         """Return the recorded token calls that are not released.
@@ -188,51 +188,54 @@ class RefreshJournal:
 
     async def sweep(
         self,
-        current: CurrentRow,
+        read_row: ReadRow,
         release: Callable[[str], None],
         holding_processes: Container[str] = (),
         unchanged: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Connection]:
         """Remove what is not needed: files of dead processes, and unreleased attempts in files of running processes.
 
-        A reply is needed as long as its refresh is open. `current`: returns the present row of a connection. `release`:
-        releases an attempt in this process's journal. `holding_processes`: the names of processes that hold leases; the markers
-        of these processes stay, because only a marker shows that a process is dead. `unchanged`: returns whether the
-        rows read so far are still current; None to skip this check.
+        A reply is needed as long as its refresh is open.
+
+        - `read_row`: returns the present row of a connection
+        - `release`: releases an attempt in this process's journal
+        - `holding_processes`: the names of processes that hold leases; the markers of these processes stay, because
+          only a marker shows that a process is dead
+        - `unchanged`: returns whether the rows read so far are still current; None to skip this check
 
         Returns the connections with an open intent for which a dead process has left a reply, or for which a reply in a
         running process's file is overdue.
         """
         if self.folder is None:
             return []
-        overdue: set[str] = set()
+        seen_names: set[str] = set()
         dead_files, living_files = await asyncio.to_thread(self._files)
-        unneeded_files, settled_rows = await self._find_unneeded(dead_files, current, holding_processes)
+        unneeded_files, recoverable_rows = await self._find_unneeded(dead_files, read_row, holding_processes)
         for record in await asyncio.to_thread(self._replies_elsewhere):
-            row = await _open_row(record, current)
+            row = await _open_row(record, read_row)
             if row is not None:
-                settled_rows[row.ref] = row
+                recoverable_rows[row.ref] = row
         ended_attempts = list[str]()
         for path in living_files:
-            unneeded_attempts, overdue_replies = await self._overdue_attempts(path, current, overdue)
+            unneeded_attempts, overdue_replies = await self._overdue_attempts(path, read_row, seen_names)
             ended_attempts += unneeded_attempts
-            settled_rows |= overdue_replies
+            recoverable_rows |= overdue_replies
         if (unneeded_files or ended_attempts) and (unchanged is None or await unchanged()):
             for path in unneeded_files:
                 path.unlink(missing_ok=True)
             for attempt in ended_attempts:
                 release(attempt)
         for path in await asyncio.to_thread(self._dead_markers):
-            if path.stem not in holding_processes and self._is_overdue(path.name, overdue):
+            if path.stem not in holding_processes and self._is_overdue(path.name, seen_names):
                 path.unlink(missing_ok=True)
-        self._seen_at = {name: since for name, since in self._seen_at.items() if name in overdue}
-        return list(settled_rows.values())
+        self._seen_at = {name: since for name, since in self._seen_at.items() if name in seen_names}
+        return list(recoverable_rows.values())
 
     async def _find_unneeded(
-        self, dead_files: list[Path], current: CurrentRow, holding_processes: Container[str]
+        self, dead_files: list[Path], read_row: ReadRow, holding_processes: Container[str]
     ) -> tuple[list[Path], dict[ConnectionRef, Connection]]:
         """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
-        unneeded_files, settled_rows = list[Path](), dict[ConnectionRef, Connection]()
+        unneeded_files, recoverable_rows = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead_files:
             is_needed = slot_file_process(path) in holding_processes
             try:
@@ -240,15 +243,15 @@ class RefreshJournal:
             except OSError:
                 continue  # it can have a reply that is needed
             for record, sealed in records:
-                row = await _open_row(record, current) if sealed else None
+                row = await _open_row(record, read_row) if sealed else None
                 if row is not None:
-                    is_needed, settled_rows[row.ref] = True, row
+                    is_needed, recoverable_rows[row.ref] = True, row
             if not is_needed:
                 unneeded_files.append(path)
-        return unneeded_files, settled_rows
+        return unneeded_files, recoverable_rows
 
     async def _overdue_attempts(
-        self, path: Path, current: CurrentRow, overdue: set[str]
+        self, path: Path, read_row: ReadRow, seen_names: set[str]
     ) -> tuple[list[str], dict[ConnectionRef, Connection]]:
         """Return the attempts that a running process has not released, although their replies are no longer needed.
 
@@ -262,9 +265,9 @@ class RefreshJournal:
             return overdue_attempts, needed_rows
         for record, sealed in records:
             attempt = record.get("attempt")  # None in a file of an earlier release whose process still runs
-            if not attempt or not self._is_overdue(attempt, overdue):
+            if not attempt or not self._is_overdue(attempt, seen_names):
                 continue
-            row = await _open_row(record, current)
+            row = await _open_row(record, read_row)
             if row is None:
                 overdue_attempts.append(attempt)
             elif sealed:
@@ -295,12 +298,13 @@ class RefreshJournal:
         for path in (path for folder in self._other_folders() for path in all_files(folder)):
             try:
                 status = path.stat()
-                state = status.st_ino, status.st_size, status.st_mtime_ns  # taken before the check for a dead process
+                # read before the check for a dead process
+                file_state = status.st_ino, status.st_size, status.st_mtime_ns
                 cached = self._replies_by_path.get(path)
-                if cached is not None and cached[0] == state:
+                if cached is not None and cached[0] == file_state:
                     replies[path] = cached
                 elif is_dead(path):
-                    replies[path] = state, [record for record, sealed in read(path) if sealed]
+                    replies[path] = file_state, [record for record, sealed in read(path) if sealed]
             except OSError:
                 continue  # the next call tries again: it can have a reply that is needed
         self._replies_by_path = replies
@@ -322,12 +326,12 @@ class RefreshJournal:
         except OSError as fault:
             raise JournalUnreadable(fault.strerror or str(fault)) from fault
 
-    async def _credential(self, row: Connection, sealed: bytes) -> Credential | None:
+    async def _credential(self, row: Connection, sealed: bytes) -> RecordedCredential | None:
         value = await self._decrypt_or_none(row, CREDENTIAL, sealed)
         if value is None:
             return None
         expires_at = value["expires_at"]
-        return Credential(value["credential"], datetime.fromisoformat(expires_at) if expires_at else None)
+        return RecordedCredential(value["credential"], datetime.fromisoformat(expires_at) if expires_at else None)
 
     async def _reply(self, row: Connection, record: OpenRecord) -> RecordedReply | None:
         """Return the recorded reply; None if the reply is unreadable or has not arrived yet."""
@@ -360,9 +364,9 @@ def place_of(row: Connection, column: str) -> Any:
     return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
 
 
-async def _open_row(record: Mapping[str, Any], current: CurrentRow) -> Connection | None:
+async def _open_row(record: Mapping[str, Any], read_row: ReadRow) -> Connection | None:
     """Return the connection of a record if its refresh is still open, else None."""
-    row = await current(ConnectionRef(*record["ref"]))
+    row = await read_row(ConnectionRef(*record["ref"]))
     if row is None or row.intent is None or (row.uid, row.version) != (record["row"], record["version"]):
         return None
     return row

@@ -98,7 +98,7 @@ class KeyStore:
                 replaced = await self._replace(db, new_key, now)
             else:
                 await self._check_name(db, new_key, now)
-            row = {name: getattr(new_key, name) for name in _STORED} | {
+            row = {name: getattr(new_key, name) for name in _STORED_FIELDS} | {
                 "scopes": list(new_key.scopes),
                 "limits": [key_limits.as_stored() for key_limits in new_key.limits],
                 "calls": 0,
@@ -107,7 +107,7 @@ class KeyStore:
             await db.execute(insert(keys).values(row))
             stored_row = (await db.execute(select(keys).where(keys.c.digest == new_key.digest))).mappings().one()
             if new_key.replaces is not None:
-                await self._adopt(db, new_key.replaces, stored_row["id"], now)
+                await self._move_children(db, new_key.replaces, stored_row["id"], now)
             await self._trail.record(db, dataclasses.replace(entry, key_id=stored_row["id"]))
             await record_change(db, changed_key(new_key.environment, new_key.digest), now)
             return dataclasses.replace(_key(stored_row), replaced=replaced)
@@ -132,9 +132,9 @@ class KeyStore:
                 level = [keys.c.parent_id.in_([row["id"] for row in rows])] if rows else []
             if ended_digests:
                 await db.execute(update(keys).where(keys.c.id.in_(ended_digests)).values(revoked_at=now))
-                for number, digest in ended_digests.items():
-                    with_it = {} if number == key_id else {"with_key": key_id}
-                    await self._trail.record(db, dataclasses.replace(entry, key_id=number, detail=with_it))
+                for ended_id, digest in ended_digests.items():
+                    detail = {} if ended_id == key_id else {"with_key": key_id}
+                    await self._trail.record(db, dataclasses.replace(entry, key_id=ended_id, detail=detail))
                     await record_change(db, changed_key(environment, digest), now)
             return list(ended_digests.values())
 
@@ -162,7 +162,7 @@ class KeyStore:
                 )
                 await db.execute(restore_end)
                 await record_change(db, changed_key(key.environment, former_key.digest), now)
-                await self._adopt(db, key.id, former_key.id, now)
+                await self._move_children(db, key.id, former_key.id, now)
 
         await self._transactions.write(write)
 
@@ -246,7 +246,7 @@ class KeyStore:
                 payload={"key_id": holder_id},
             )
 
-    async def _adopt(self, db: AsyncConnection, old_id: int, new_id: int, now: datetime) -> None:
+    async def _move_children(self, db: AsyncConnection, old_id: int, new_id: int, now: datetime) -> None:
         """Make the new key the parent of the keys minted from the old key.
 
         Each node reads the active ones among them again, at any depth, because it keeps the ids of a key's ancestors.
@@ -268,15 +268,15 @@ class KeyStore:
                 f"There is no active key {new_key.replaces} to replace. List the keys with `gateway keys list` or GET "
                 "/environment/api-keys.",
             )
-        old_key, until = _key(old_row), new_key.replaced_ends_at or now
-        if old_key.expires_at is not None and old_key.expires_at <= until:
+        old_key, ends_at = _key(old_row), new_key.replaced_ends_at or now
+        if old_key.expires_at is not None and old_key.expires_at <= ends_at:
             return ReplacedKey(old_key, old_key.expires_at)
-        await db.execute(update(keys).where(keys.c.id == new_key.replaces).values(expires_at=until))
+        await db.execute(update(keys).where(keys.c.id == new_key.replaces).values(expires_at=ends_at))
         await record_change(db, changed_key(new_key.environment, old_key.digest), now)
-        return ReplacedKey(old_key, until)
+        return ReplacedKey(old_key, ends_at)
 
 
-_STORED: Final = (
+_STORED_FIELDS: Final = (
     "digest",
     "environment",
     "kind",

@@ -47,11 +47,11 @@ async def open_store(
         await keys.load()
         await keys.ensure(sorted(environments))
         await backend.watch.version()  # measures the database's clock before anything uses it
-        await failover.follow()
+        await failover.adopt_timeline()
     except BaseException as error:
         await backend.close()
         if isinstance(error, Unavailable | VaultError):
-            raise refused_start(backend.place, error) from error
+            raise refused_start(backend.database_name, error) from error
         raise
     return Store(backend, vault, keys, failover, unreadable, statement_s=pool.statement_s)
 
@@ -83,4 +83,4 @@ async def _migrate(backend: Backend) -> None:
         elif revision_now != REVISIONS[-1]:
             await db.run_sync(importlib.import_module(UPGRADE).upgrade)
 
-    await backend.alone(create_or_upgrade)
+    await backend.upgrade_exclusively(create_or_upgrade)

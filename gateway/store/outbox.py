@@ -18,8 +18,8 @@ from gateway.store.changes import record_change
 from gateway.store.tables import connections, deliveries, outbox
 from gateway.store.transactions import Transactions
 
-TRIED_FOR: Final = timedelta(days=1)
-OF_CONNECTION: Final = (
+RETRY_PERIOD: Final = timedelta(days=1)
+EVENT_COLUMNS: Final = (
     connections.c.environment,
     connections.c.integration_id,
     connections.c.connection_id,
@@ -31,7 +31,7 @@ OF_CONNECTION: Final = (
 )
 """The columns that an event needs: the facts about its connection, and a URL that replaces the usual targets."""
 
-_BETWEEN: Final = "\x1f"
+_SEPARATOR: Final = "\x1f"
 
 
 class Outbox:
@@ -64,7 +64,7 @@ class Outbox:
         The event describes the connection as it is now. `reason` (for programs) and `detail` (for people) say why
         something failed. If an end user has just authorized the connection, `detail` is a warning.
         """
-        row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
+        row = (await db.execute(select(*EVENT_COLUMNS).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}
         if event in AUTHORIZED and detail:
             facts["warning"] = {"type": NO_REFRESH_TOKEN, "description": detail}
@@ -158,7 +158,7 @@ async def insert_event(
 
 async def insert_deliveries(
     db: AsyncConnection,
-    written: int,
+    event_id: int,
     integration_ref: tuple[str, str],
     targets_by_connection: Iterable[tuple[str | None, Sequence[str]]],
     *,
@@ -173,18 +173,18 @@ async def insert_deliveries(
     environment, integration_id = integration_ref
     rows = [
         {
-            "outbox": written,
+            "outbox": event_id,
             "message_id": message_id,
             "at": now,
             "environment": environment,
             "integration_id": integration_id,
             "connection_id": connection_id,
-            "sequence": None if connection_id is None else _BETWEEN.join((integration_id, connection_id, kind)),
+            "sequence": None if connection_id is None else _SEPARATOR.join((integration_id, connection_id, kind)),
             "target": target,
             "state": DeliveryState.PENDING.value,
             "attempts": 0,
             "due_at": now,
-            "give_up_at": now + TRIED_FOR,
+            "give_up_at": now + RETRY_PERIOD,
         }
         for connection_id, targets in targets_by_connection
         for message_id in (f"msg_{uuid.uuid4().hex}",)

@@ -89,11 +89,11 @@ class SessionStore:
 
     async def get(self, digest: str, *, now: datetime) -> ConnectSession | None:
         """Return the session whose token has this digest; None if the session does not exist or has expired."""
-        live_session = select(connect_sessions).where(
+        session_query = select(connect_sessions).where(
             connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now
         )
         async with self._transactions.read() as db:
-            row = (await db.execute(live_session)).mappings().first()
+            row = (await db.execute(session_query)).mappings().first()
         return None if row is None else await self._session_of(dict(row))
 
     async def has_existed(self, digest: str, environment: str) -> bool:
@@ -152,7 +152,7 @@ async def delete_sessions(db: AsyncConnection, condition: ColumnElement[bool]) -
 
     Also stores a result for each, so that polling clients see that the session has ended.
     """
-    marks = select(
+    ended_results = select(
         connect_sessions.c.environment,
         connect_sessions.c.digest,
         literal(""),
@@ -161,7 +161,7 @@ async def delete_sessions(db: AsyncConnection, condition: ColumnElement[bool]) -
         literal(clock.now(), UtcTime),
     ).where(condition)
     names = ["environment", "session_digest", "integration_id", "is_pending", "error_type", "at"]
-    await db.execute(insert(flow_results).from_select(names, marks))
+    await db.execute(insert(flow_results).from_select(names, ended_results))
     return (await db.execute(delete(connect_sessions).where(condition))).rowcount
 
 
@@ -182,28 +182,28 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
     connections_made = table.connections_made if replaces else table.connections_made + 1
     if (await db.execute(statement.values(connections_made=connections_made))).rowcount:
         return
-    condition = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
-    row = (await db.execute(condition)).mappings().first()
+    limits_query = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
+    row = (await db.execute(limits_query)).mappings().first()
     if terms.browser_digest is not None and row and row["browser_digest"] not in {None, terms.browser_digest}:
-        raise bound_to_other_browser()
+        raise bound_to_other_browser_error()
     if (terms.limited and not replaces) or terms.browser_digest is not None:
-        raise session_used_up(row["max_connections"] if row else None)
+        raise session_used_up_error(row["max_connections"] if row else None)
 
 
 def _may_serve_browser(browser_digest: str) -> ColumnElement[bool]:
     """Return the condition that a session is bound to this browser or to none yet."""
-    condition = connect_sessions.c.browser_digest
-    return or_(condition.is_(None), condition == browser_digest)
+    bound_browser = connect_sessions.c.browser_digest
+    return or_(bound_browser.is_(None), bound_browser == browser_digest)
 
 
 async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
     """Decrement a session's count of connections. Runs in the transaction that removes a pending connection."""
     table = connect_sessions.c
-    condition = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
-    await db.execute(condition.values(connections_made=table.connections_made - 1))
+    statement = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
+    await db.execute(statement.values(connections_made=table.connections_made - 1))
 
 
-def session_used_up(max_connections: int | None) -> Forbidden:
+def session_used_up_error(max_connections: int | None) -> Forbidden:
     """Return the error for a session that has reached its limit of connections.
 
     `max_connections`: the limit; None if the session was ended in another way.
@@ -214,7 +214,7 @@ def session_used_up(max_connections: int | None) -> Forbidden:
     return Forbidden("connect_session_used", f"This link {reached_limit}. Ask the application for a new link.")
 
 
-def bound_to_other_browser() -> Forbidden:
+def bound_to_other_browser_error() -> Forbidden:
     """Return the error for a session that is bound to another browser."""
     return Forbidden(
         "connect_session_in_use",
@@ -247,9 +247,9 @@ class FlowStore:
         """Seal and store a flow."""
 
         async def write(db: AsyncConnection) -> Flow:
-            address = _flow_address(new_flow.environment, new_flow.state_digest)
+            place = _flow_seal_place(new_flow.environment, new_flow.state_digest)
             row: dict[str, Any] = {name: getattr(new_flow, name) for name in FLOW_COLUMNS if name != "details"}
-            details = self._vault.seal_json(new_flow.details.as_json(), **address)
+            details = self._vault.seal_json(new_flow.details.as_json(), **place)
             await db.execute(insert(flows).values(row | {"details": details.ciphertext}))
             return Flow(**row, details=details)
 
@@ -302,12 +302,12 @@ class FlowStore:
 
     async def _flow(self, row: RowMapping) -> Flow:
         fields = dict(row)
-        details = Sealed(fields.pop("details"), **_flow_address(row["environment"], row["state_digest"]))
+        details = Sealed(fields.pop("details"), **_flow_seal_place(row["environment"], row["state_digest"]))
         await self._keys.load_keys_of(details)
         return Flow(**fields, details=details)
 
 
-def _flow_address(environment: str, state_digest: str) -> dict[str, Any]:
+def _flow_seal_place(environment: str, state_digest: str) -> dict[str, Any]:
     return {"environment": environment, "table": "flows", "row": state_digest, "column": "details", "version": 1}
 
 
@@ -350,8 +350,8 @@ class FlowResults:
             if outcome.is_failed_attempt:
                 failures = (flow_results.c.session_digest == outcome.session_digest, _is_failed_attempt())
                 newest = select(flow_results.c.id).where(*failures).order_by(flow_results.c.id.desc())
-                first_old = newest.offset(MAX_KEPT_FAILURES).limit(1).scalar_subquery()
-                await db.execute(delete(flow_results).where(*failures, flow_results.c.id <= first_old))
+                newest_surplus_id = newest.offset(MAX_KEPT_FAILURES).limit(1).scalar_subquery()
+                await db.execute(delete(flow_results).where(*failures, flow_results.c.id <= newest_surplus_id))
             db.info[NOTIFIES] = True
 
         await self._transactions.write(write)
@@ -361,18 +361,20 @@ class FlowResults:
 
         The clocks of nodes differ, so pass a time that is slightly too early.
         """
-        late_rows = select(flow_results).where(
+        recent_results = select(flow_results).where(
             flow_results.c.at >= moment, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
-        return await self._read_outcomes(late_rows.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
+        return await self._read_outcomes(recent_results.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
 
     async def find_by_session(self, session_digest: str) -> list[Outcome]:
         """Return the results of a session: its last 1000 connections and its last 100 failures, the oldest first."""
         newest = select(flow_results).order_by(flow_results.c.id.desc())
-        of_it = newest.where(flow_results.c.session_digest == session_digest)
+        of_session = newest.where(flow_results.c.session_digest == session_digest)
         async with self._transactions.read() as db:
-            outcomes = (await db.execute(of_it.where(~_is_failed_attempt()).limit(MAX_RESULTS))).mappings().all()
-            failed = (await db.execute(of_it.where(_is_failed_attempt()).limit(MAX_KEPT_FAILURES))).mappings().all()
+            outcomes = (await db.execute(of_session.where(~_is_failed_attempt()).limit(MAX_RESULTS))).mappings().all()
+            failed = (
+                (await db.execute(of_session.where(_is_failed_attempt()).limit(MAX_KEPT_FAILURES))).mappings().all()
+            )
         return [_outcome(row) for row in sorted((*outcomes, *failed), key=lambda row: int(row["id"]))]
 
     async def find_by_flow(self, flow_digest: str) -> Outcome | None:
@@ -400,8 +402,8 @@ class FlowResults:
         return {row[0]: ReturnedCounts(*row[1:]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
-        old_results = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_it))
+        of_session = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
+        old_results = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_session))
         await self._transactions.write(lambda db: db.execute(old_results))
 
     async def _read_outcomes(self, query: Select[Any]) -> list[Outcome]:

@@ -26,7 +26,13 @@ from gateway.records.connection import (
     RefreshFailure,
     Sealed,
 )
-from gateway.store.connection_rows import WHOLE_ROW, connection_of, end_user_from_json, end_user_to_json, ref_parameters
+from gateway.store.connection_rows import (
+    SELECT_ROW,
+    connection_of,
+    end_user_from_json,
+    end_user_to_json,
+    ref_parameters,
+)
 from gateway.store.connection_store import ConnectionStore, connection_audit_entry
 from gateway.store.data_keys import DataKeys
 from gateway.store.pending_authorizations import count_connection, uncount_connection
@@ -36,7 +42,7 @@ from gateway.vault import Vault, VaultError
 
 # ── Converts a pending connection to JSON, which is then sealed, and back.
 
-PLAIN: Final = (
+PLAIN_FIELDS: Final = (
     "provider",
     "credential",
     "config",
@@ -51,7 +57,7 @@ PLAIN: Final = (
 def new_to_json(new_connection: NewConnection) -> dict[str, Any]:
     """Return the new connection as JSON, without its reference."""
     return {
-        **{name: _plain_dict(getattr(new_connection, name)) for name in PLAIN},
+        **{name: _plain_dict(getattr(new_connection, name)) for name in PLAIN_FIELDS},
         "expires_at": _text(new_connection.expires_at),
         "integration_uid": new_connection.integration_uid,
         "end_user": end_user_to_json(new_connection.end_user),
@@ -73,18 +79,18 @@ def new_to_json(new_connection: NewConnection) -> dict[str, Any]:
 
 def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnection:
     dies_at, keep_alive_at, settled = stored["life"]
-    ended_at = stored["ended"]
+    ended = stored["ended"]
     return NewConnection(
         ref=ref,
-        **{name: stored[name] for name in PLAIN},
+        **{name: stored[name] for name in PLAIN_FIELDS},
         expires_at=_time(stored["expires_at"]),
         integration_uid=stored.get("integration_uid"),  # rows of earlier versions do not have this member
         end_user=end_user_from_json(stored["end_user"]),
         life=Lifespan(_time(dies_at), _time(keep_alive_at), settled),
         account=Account(*stored["account"]),
         ended=None
-        if ended_at is None
-        else RefreshFailure(**{**ended_at, "at": _time(ended_at["at"]), "retry_at": _time(ended_at["retry_at"])}),
+        if ended is None
+        else RefreshFailure(**{**ended, "at": _time(ended["at"]), "retry_at": _time(ended["retry_at"])}),
     )
 
 
@@ -144,17 +150,19 @@ class PendingStore:
         async def write(db: AsyncConnection) -> list[RowMapping]:
             content = {"new": new_to_json(new_connection), "reconnects": reconnects}
             sealed = self._vault.seal_json(content, **_seal_place(new_connection.ref.environment, row["uid"]))
-            former = [
+            replaced_rows = [
                 *(await db.execute(select(pending_connections).where(same_connection).with_for_update())).mappings()
             ]
-            if former:
+            if replaced_rows:
                 await db.execute(delete(pending_connections).where(same_connection))
-            if not former or terms.browser_digest is not None:
-                await count_connection(db, terms, replaces=bool(former))
+            if not replaced_rows or terms.browser_digest is not None:
+                await count_connection(db, terms, replaces=bool(replaced_rows))
             await db.execute(insert(pending_connections).values(row | {"sealed": sealed.ciphertext}))
-            return former
+            return replaced_rows
 
-        former = await self._transactions.write(write, before=lambda: self._keys.allow(new_connection.ref.environment))
+        replaced_rows = await self._transactions.write(
+            write, before=lambda: self._keys.allow(new_connection.ref.environment)
+        )
         stored = PendingConnection(
             uid=row["uid"],
             ref=new_connection.ref,
@@ -164,15 +172,15 @@ class PendingStore:
             new=new_connection,
             reconnects=reconnects,
         )
-        return stored, [pending for row in former if (pending := await self._decrypt_or_none(row)) is not None]
+        return stored, [pending for row in replaced_rows if (pending := await self._decrypt_or_none(row)) is not None]
 
     async def find_by_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
         """Return the session's pending connections, including those that were completed recently.
 
         A connection that cannot be opened is not returned.
         """
-        live_row = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
-        query = select(pending_connections).where(*live_row).order_by(pending_connections.c.expires_at)
+        is_live = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
+        query = select(pending_connections).where(*is_live).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).mappings().all()
         return [pending for row in rows if (pending := await self._decrypt_or_none(row)) is not None]
@@ -188,15 +196,15 @@ class PendingStore:
         """
         new_connection, table = pending.new, pending_connections.c
         assert new_connection is not None
-        waits = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
+        is_pending = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
         entry = connection_audit_entry(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
-            completion = update(pending_connections).where(*waits).values(sealed=None)
+            completion = update(pending_connections).where(*is_pending).values(sealed=None)
             if (await db.execute(completion)).rowcount != 1:
                 return None
             existing_row = (
-                (await db.execute(WHOLE_ROW.with_for_update(), ref_parameters(pending.ref))).mappings().first()
+                (await db.execute(SELECT_ROW.with_for_update(), ref_parameters(pending.ref))).mappings().first()
             )
             check(None if existing_row is None else connection_of(existing_row))
             digest = pending.session_digest
@@ -215,12 +223,12 @@ class PendingStore:
         async def write(db: AsyncConnection) -> list[RowMapping]:
             count_update = update(pending_connections).where(*condition)
             await db.execute(count_update.values(wrong_verifiers=table.wrong_verifiers + 1))
-            spent = [
+            refused_rows = [
                 *(
                     await db.execute(select(pending_connections).where(*condition, table.wrong_verifiers >= limit))
                 ).mappings()
             ]
-            return [row for row in spent if await _remove(db, row)]
+            return [row for row in refused_rows if await _remove(db, row)]
 
         rows = await self._transactions.write(write)
         return [pending for row in rows if (pending := await self._decrypt_or_none(row)) is not None]
@@ -288,10 +296,10 @@ async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
 
     Returns False if another process has removed the row.
     """
-    as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
+    is_unchanged = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
     if row["sealed"] is None:
-        as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)
-    was_removed = (await db.execute(delete(pending_connections).where(*as_seen))).rowcount == 1
+        is_unchanged = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)
+    was_removed = (await db.execute(delete(pending_connections).where(*is_unchanged))).rowcount == 1
     if was_removed and row["sealed"] is not None:
         await uncount_connection(db, row["session_digest"])
     return was_removed

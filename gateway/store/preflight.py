@@ -71,12 +71,12 @@ def _query(store: "StoreConfig", statement: str) -> Sequence[Any]:
     return query_read_only(sqlite_path(store.url), statement)
 
 
-def place_of(store: "StoreConfig") -> str:
+def database_name(store: "StoreConfig") -> str:
     """Return the database's name for messages, without a password. Raises StoreRefused."""
     if store.url.startswith(POSTGRES):
-        from gateway.store.postgres.postgres_connection import place_of as place_on_server
+        from gateway.store.postgres.postgres_connection import database_name as name_on_server
 
-        return place_on_server(store.url)
+        return name_on_server(store.url)
     from gateway.store.sqlite.file_preflight import sqlite_path
 
     return str(sqlite_path(store.url))
@@ -90,7 +90,7 @@ def check_url(url: str) -> None:
         sqlite_path(url)
 
 
-def check_place(store: "StoreConfig") -> None:
+def check_folder_exists(store: "StoreConfig") -> None:
     """Check that the folder of a SQLite file exists, without opening the file. Raises StoreRefused."""
     if not store.url.startswith(POSTGRES):
         from gateway.store.sqlite.file_preflight import check_folder, sqlite_path

@@ -165,22 +165,22 @@ KEY_ID_FROM: Final = 2  # the position of the data key's id in a ciphertext (gat
 KEY_ID_BYTES: Final = 8
 
 
-def check_schema(place: object, *, revision: str | None, tables: Collection[str], advice: str) -> None:
+def check_schema(database: object, *, revision: str | None, tables: Collection[str], advice: str) -> None:
     """Check that this version of the gateway can use the schema, and that no table is missing. Raises StoreRefused.
 
     `revision`: the revision of the schema; None if no gateway has created one. `tables`: the names of the tables in the
     database. `advice`: the advice for the operator if the database belongs to another program.
     """
     if revision is None and tables:
-        raise StoreRefused(f"{place} is another program's database: {advice}.")
+        raise StoreRefused(f"{database} is another program's database: {advice}.")
     if revision is not None and revision not in REVISIONS:
         raise StoreRefused(
-            f"{place} was written by a newer version of the gateway (schema {revision}; this one knows up to "
+            f"{database} was written by a newer version of the gateway (schema {revision}; this one knows up to "
             f"{REVISIONS[-1]}): start that version, or restore an older backup."
         )
     if revision == REVISIONS[-1] and (missing_tables := sorted(TABLE_NAMES.difference(tables))):
         raise StoreRefused(
-            f"{place} lacks {'the table' if len(missing_tables) == 1 else 'the tables'} {', '.join(missing_tables)}: "
+            f"{database} lacks {'the table' if len(missing_tables) == 1 else 'the tables'} {', '.join(missing_tables)}: "
             "restore a complete backup.",
             fix="restore a complete backup",
         )
@@ -195,7 +195,7 @@ def keys_without_master(stored: Iterable[WrappedKey], keyring: Keyring) -> list[
     return [key for key in stored if key.master_key_id not in keyring.ids]
 
 
-def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
+def check_keys(database: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
     """Check that every data key can be unwrapped. Without its data key, a connection cannot be opened.
 
     `values`: the number of values under data keys whose master key is missing; None if unknown. A weak first key is
@@ -209,7 +209,7 @@ def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
             "" if values is None else f", with {counted(values, 'value')},"
         )
         raise StoreRefused(
-            f"{place} has {text} encrypted with a key that is not in store.encryption_keys (key id {', '.join(ids)}). "
+            f"{database} has {text} encrypted with a key that is not in store.encryption_keys (key id {', '.join(ids)}). "
             "Add this key to the list. To replace the key, put the new key before it and run `gateway keys rotate`; "
             "`gateway keys status` shows when the old key is no longer needed."
         )
@@ -223,4 +223,4 @@ def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
         try:
             keyring.unwrap(key)
         except VaultError as error:
-            raise StoreRefused(f"{place} is damaged: {error} Restore a backup.") from None
+            raise StoreRefused(f"{database} is damaged: {error} Restore a backup.") from None

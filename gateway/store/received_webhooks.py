@@ -42,29 +42,29 @@ class WebhookStore:
         now: datetime,
         origins: Collection[str] = (),
         webhook_id: str | None = None,
-        waiting: int,
-        waiting_bytes: int,
+        max_waiting: int,
+        max_waiting_bytes: int,
     ) -> int | None:
         """Queue `received` for each connection whose site is in `origins`, for at most `MAX_CONNECTIONS` connections.
 
         If no connection matches, queue `received` once, without a connection. Returns the number of connections.
         Returns None, and queues nothing, if a webhook with the id `webhook_id` was already stored.
 
-        Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes` bytes, are already
+        Raises Unavailable if `max_waiting` deliveries of the integration, or webhooks of `max_waiting_bytes` bytes, are already
         waiting. Each integration has limits of its own, so that none uses up the space of another.
         """
 
         async def write(db: AsyncConnection) -> int | None:
-            await self._check_room(db, integration, waiting, waiting_bytes)
-            if webhook_id is not None and not await self._note_first_arrival(db, webhook_id, now):
+            await self._check_room(db, integration, max_waiting, max_waiting_bytes)
+            if webhook_id is not None and not await self._record_first_arrival(db, webhook_id, now):
                 return None
-            found_connections = await self._connections_at(db, integration, origins)
-            recipients = [(connection_id, targets) for connection_id, targets in found_connections if targets]
-            if not found_connections:
+            matching_connections = await self._connections_at(db, integration, origins)
+            recipients = [(connection_id, targets) for connection_id, targets in matching_connections if targets]
+            if not matching_connections:
                 recipients = [(None, self._outbox.targets(integration.environment, None))]
             if any(targets for _, targets in recipients):
                 await self._queue(db, integration, received, recipients, now)
-            return len(found_connections)
+            return len(matching_connections)
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(integration.environment))
 
@@ -82,14 +82,14 @@ class WebhookStore:
         count, bytes_ = (await db.execute(select(events.scalar_subquery(), size.scalar_subquery()))).one()
         if count >= max_count or bytes_ >= max_bytes:
             key = integration.integration_id
-            words = (
+            message = (
                 f"The webhook queue of integration '{key}' is full: {counted(count, 'undelivered event')} "
                 f"({counted(bytes_, 'byte')}). Send this webhook again later."
             )
-            raise Unavailable("busy", words, retry_after_s=60)
+            raise Unavailable("busy", message, retry_after_s=60)
 
     @staticmethod
-    async def _note_first_arrival(db: AsyncConnection, webhook_id: str, now: datetime) -> bool:
+    async def _record_first_arrival(db: AsyncConnection, webhook_id: str, now: datetime) -> bool:
         return await insert_if_absent(db, webhooks_seen, {"digest": webhook_id, "at": now}, key=["digest"])
 
     async def _connections_at(
@@ -133,9 +133,9 @@ class WebhookStore:
         recipients: Sequence[tuple[str | None, Sequence[str]]],
         now: datetime,
     ) -> None:
-        owner, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
+        integration_ref, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
         sealed = self._vault.seal_json(received, **webhook_seal_place(integration.environment, uid))
         event_id = await insert_event(
-            db, *owner, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
+            db, *integration_ref, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
         )
-        await insert_deliveries(db, event_id, owner, recipients, now=now, kind=FORWARD)
+        await insert_deliveries(db, event_id, integration_ref, recipients, now=now, kind=FORWARD)

@@ -40,12 +40,12 @@ from gateway.records.states import REJECTED, HistoryNote, State, StateTrigger, t
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import OwnChanges, execute_last, record_change
 from gateway.store.connection_rows import (
-    AT,
+    MATCHES_REF,
     NO_FAILURE,
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
-    PREVIOUS,
+    PREVIOUS_COLUMN,
     SealedRows,
     connection_of,
     failure_columns,
@@ -57,7 +57,7 @@ from gateway.store.connection_rows import (
 )
 from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
-from gateway.store.history import BEFORE, record_note, record_trigger
+from gateway.store.history import STATE_COLUMNS, record_note, record_trigger
 from gateway.store.outbox import Outbox
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import CompiledStatement, OneTrip
@@ -76,9 +76,9 @@ SAVED_COLUMNS: Final[dict[str, Any]] = {
 CLEARED_COLUMNS: Final[dict[str, Any]] = NO_FAILURE | NO_LEASE | NO_INTENT
 """Every column that a save sets to NULL."""
 _FENCED: Final = and_(
-    AT, connections.c.version == bindparam("known_version"), connections.c.lease_owner == bindparam("owner")
+    MATCHES_REF, connections.c.version == bindparam("known_version"), connections.c.lease_owner == bindparam("owner")
 )
-_TO: Final = "to_"  # prefix of parameter names, because SQLAlchemy reserves the column names
+_WRITTEN: Final = "to_"  # prefix of parameter names, because SQLAlchemy reserves the column names
 SAVE_ROW: Final = (
     update(connections)
     .where(
@@ -89,7 +89,7 @@ SAVE_ROW: Final = (
         connections.c.state_since.is_not(None),
         STILL_NEWEST,
     )
-    .values(dict.fromkeys(CLEARED_COLUMNS, null()) | {name: bindparam(_TO + name) for name in SAVED_COLUMNS})
+    .values(dict.fromkeys(CLEARED_COLUMNS, null()) | {name: bindparam(_WRITTEN + name) for name in SAVED_COLUMNS})
     .returning(connections.c.environment, connections.c.integration_id, connections.c.connection_id)
 )
 """Saves a refresh that changes no state and needs no event, if the row has not changed since the caller read it.
@@ -97,7 +97,7 @@ SAVE_ROW: Final = (
 So the caller knows the row after the save, and the database need not return it.
 """
 _AUDIT_BODY: Final = bindparam("audit_body", type_=Text)
-_NOTED_AT: Final = bindparam("noted_at", type_=UtcTime)
+_CHANGED_AT: Final = bindparam("noted_at", type_=UtcTime)
 
 
 def _statements_of_save(*, as_one: bool, audited: bool) -> list[ReturningInsert[Any] | ReturningUpdate[Any]]:
@@ -107,11 +107,11 @@ def _statements_of_save(*, as_one: bool, audited: bool) -> list[ReturningInsert[
     """
     if not as_one:
         row: dict[str, Any] = {name: bindparam(f"at_{name}") for name in ConnectionRef._fields}
-        change = insert(changes).values(at=_NOTED_AT, **row).returning(changes.c.id)
+        change = insert(changes).values(at=_CHANGED_AT, **row).returning(changes.c.id)
         audit = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
         return [SAVE_ROW, audit, change] if audited else [SAVE_ROW, change]
     save_row = SAVE_ROW.cte("renewed")
-    change_row = insert(changes).from_select(["at", *ConnectionRef._fields], select(_NOTED_AT, *save_row.c))
+    change_row = insert(changes).from_select(["at", *ConnectionRef._fields], select(_CHANGED_AT, *save_row.c))
     if audited:
         audited_save = insert(audit_pending).from_select(["body"], select(_AUDIT_BODY).select_from(save_row))
         change_row = change_row.add_cte(audited_save.returning(audit_pending.c.id).cte("recorded"))
@@ -120,7 +120,7 @@ def _statements_of_save(*, as_one: bool, audited: bool) -> list[ReturningInsert[
 
 SELECT_LEASED: Final = select(connections).where(_FENCED).with_for_update()
 SELECT_LEASED_WITH_STATE: Final = (
-    select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_FENCED).with_for_update()
+    select(*STATE_COLUMNS, connections.c.keep_alive_at, connections.c.lease_until).where(_FENCED).with_for_update()
 )
 _OPEN_INTENTS: Final = (
     select(connections)
@@ -156,7 +156,7 @@ class RefreshStatements:
             connections.c.intent_digest.is_not_distinct_from(bindparam("known_digest")),
             connections.c.lease_owner.is_not_distinct_from(bindparam("known_owner", type_=Text)),
         )
-        on_timeline = update(connections).where(AT)
+        on_timeline = update(connections).where(MATCHES_REF)
         if timeline is not None:
             on_timeline = on_timeline.where(literal_column(timeline, Text) == bindparam("timeline", type_=Text))
         claim = on_timeline.values(lease_until=self._time_expression("lease_for"))
@@ -165,27 +165,27 @@ class RefreshStatements:
         """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
         self.claim_unchanged: Final[Update] = claim.where(is_unchanged, is_free)
         """Claims the lease like `claim`, but only if the row, its intent and its lease owner have not changed."""
-        at_once = claim.where(is_unchanged, is_free, STILL_NEWEST).values(
-            {name: bindparam(_TO + name) for name in ("lease_owner", "intent_digest", "intent_at")}
+        checked_claim = claim.where(is_unchanged, is_free, STILL_NEWEST).values(
+            {name: bindparam(_WRITTEN + name) for name in ("lease_owner", "intent_digest", "intent_at")}
         )
-        self._claim_at_once = CompiledStatement(at_once.returning(connections.c.uid), dialect)
-        self._save_at_once = {
+        self._claim_in_one_trip = CompiledStatement(checked_claim.returning(connections.c.uid), dialect)
+        self._save_in_one_trip = {
             audited: [
                 CompiledStatement(part, dialect) for part in _statements_of_save(as_one=by_database, audited=audited)
             ]
             for audited in (False, True)
         }
-        self.take: Final[Update] = claim.where(is_unchanged)
+        self.take_over: Final[Update] = claim.where(is_unchanged)
         """Takes the lease from its present owner. The caller must know that the owner's process is dead."""
-        own_lease = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
-        self.hold: Final[Update] = own_lease.values(lease_until=self._time_expression("lease_for"))
+        own_lease = update(connections).where(MATCHES_REF, connections.c.lease_owner == bindparam("owner"))
+        self.extend: Final[Update] = own_lease.values(lease_until=self._time_expression("lease_for"))
         """Sets the end of the owner's lease, even if the lease has expired."""
 
-    def claim_at_once(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> OneTrip[bool]:
+    def claim_in_one_trip(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> OneTrip[bool]:
         """Claim the lease like `claim_unchanged`, write `columns` and check the data key, in one trip."""
-        return OneTrip([self._claim_at_once.bind({**values, **_to(columns)})], lambda _row: True)
+        return OneTrip([self._claim_in_one_trip.bind({**values, **_written_parameters(columns)})], lambda _row: True)
 
-    def save_at_once(
+    def save_in_one_trip(
         self,
         values: Mapping[str, Any],
         columns: Mapping[str, Any],
@@ -194,8 +194,13 @@ class RefreshStatements:
         entry: AuditEntry | None,
     ) -> OneTrip[tuple[Connection, int | None] | None]:
         """Save a refresh in one trip. The result is the row `saved`, and the id of the change log entry."""
-        parameters = {**values, **_to(columns), "noted_at": now, "audit_body": entry.body() if entry else None}
-        statements = [part.bind(parameters) for part in self._save_at_once[entry is not None]]
+        parameters = {
+            **values,
+            **_written_parameters(columns),
+            "noted_at": now,
+            "audit_body": entry.body() if entry else None,
+        }
+        statements = [part.bind(parameters) for part in self._save_in_one_trip[entry is not None]]
         return OneTrip(statements, lambda row: (saved, row[0]), notifies=True)
 
     def value(self, delta: timedelta) -> timedelta | datetime:
@@ -214,7 +219,7 @@ class RefreshStatements:
 IMMEDIATELY: Final = timedelta(0)
 
 
-NEVER: Final = Lifespan()
+NO_EXPIRY: Final = Lifespan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +254,7 @@ class SavedCredential:
             failure=None,
             lease=None,
             intent=None,
-            previous=None if self.previous is None else sealed(PREVIOUS),
+            previous=None if self.previous is None else sealed(PREVIOUS_COLUMN),
             previous_until=None if self.previous is None else self.previous_until,
         )
 
@@ -261,8 +266,8 @@ class SavedCredential:
         columns["rotates"] = self.rotates
         columns["credential"] = rows.seal(self.credential, ref, uid, "credential", version)
         if self.previous is not None:
-            columns[PREVIOUS] = rows.seal({"refresh_token": self.previous}, ref, uid, PREVIOUS, version)
-            columns |= {f"{PREVIOUS}_version": version, f"{PREVIOUS}_until": self.previous_until}
+            columns[PREVIOUS_COLUMN] = rows.seal({"refresh_token": self.previous}, ref, uid, PREVIOUS_COLUMN, version)
+            columns |= {f"{PREVIOUS_COLUMN}_version": version, f"{PREVIOUS_COLUMN}_until": self.previous_until}
         return columns
 
 
@@ -288,7 +293,7 @@ class RefreshStore:
         credential: Mapping[str, Any],
         expires_at: datetime | None,
         now: datetime,
-        life: Lifespan = NEVER,
+        life: Lifespan = NO_EXPIRY,
         previous: str | None = None,
         previous_until: datetime | None = None,
         rotates: bool = False,
@@ -297,11 +302,13 @@ class RefreshStore:
     ) -> Connection | None:
         """Replace the credential of `version`, and end lease and intent.
 
-        When this method returns, the new credential is on the disk. `previous`: the refresh token that was sent; kept
-        sealed until `previous_until`, None to keep none. `rotates`: whether the provider has replaced the refresh
-        token, in this refresh or an earlier one. `known_row`: the row from an earlier read; if the row has not changed
-        since, it is not read again. None if unknown. `note`: an entry for the history, if the refresh has dropped a
-        part of the credential; else None.
+        When this method returns, the new credential is on the disk.
+
+        - `previous`: the refresh token that was sent; kept sealed until `previous_until`, None to keep none
+        - `rotates`: whether the provider has replaced the refresh token, in this refresh or an earlier one
+        - `known_row`: the row from an earlier read; if the row has not changed since, it is not read again. None if
+          unknown.
+        - `note`: an entry for the history, if the refresh has dropped a part of the credential; else None
 
         Returns None if the fence refuses the write: the row was deleted or, if `known_row` is given, created again, its
         credential was replaced, or another owner holds the lease.
@@ -310,13 +317,15 @@ class RefreshStore:
         entry = _audit_entry(ref, now)
         saved = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
 
-        def at_once() -> OneTrip[tuple[Connection, int | None] | None] | None:
+        def in_one_trip() -> OneTrip[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
             if known_row is None or note is not None or key is None:
                 return None
-            columns, recorded = saved.columns(self._rows, known_row.uid), self._trail.entry_if_all_recorded(entry)
+            columns, audit_entry = saved.columns(self._rows, known_row.uid), self._trail.entry_if_all_recorded(entry)
             values = {**own_lease, **key, "row_uid": known_row.uid, "known_updated_at": known_row.updated_at}
-            return self._statements.save_at_once(values, columns, now, saved.row_after(known_row, columns), recorded)
+            return self._statements.save_in_one_trip(
+                values, columns, now, saved.row_after(known_row, columns), audit_entry
+            )
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             row = (await db.execute(SELECT_LEASED, own_lease)).one_or_none()
@@ -329,7 +338,7 @@ class RefreshStore:
             return connection, None
 
         result = await self._transactions.write(
-            write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
+            write, before=lambda: self._rows.keys.allow(ref.environment), in_one_trip=in_one_trip
         )
         if result is None:
             return None
@@ -354,9 +363,9 @@ class RefreshStore:
             columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
         state_columns = await record_trigger(db, self._outbox, row, trigger, columns, now=now, reason=reason)
         connection = connection_of({**row._mapping, **state_columns})
-        entry_of = replace(entry, detail={"now": connection.state.value, "before": row.state})
-        await self._trail.record_refresh(db, entry_of, state_changed="state" in state_columns)
-        await record_change(db, ref, now, ends=True)
+        detailed_entry = replace(entry, detail={"now": connection.state.value, "before": row.state})
+        await self._trail.record_refresh(db, detailed_entry, state_changed="state" in state_columns)
+        await record_change(db, ref, now, is_last=True)
         return connection
 
     async def record_failure(
@@ -366,8 +375,8 @@ class RefreshStore:
         owner: str,
         version: int,
         failure: RefreshFailure,
-        still_open: bool = False,
-        former: Lease | None = None,
+        keep_intent: bool = False,
+        former_lease: Lease | None = None,
         keep_lease: bool = False,
         rotates: bool = False,
         trigger: StateTrigger | None = None,
@@ -376,22 +385,23 @@ class RefreshStore:
 
         Returns None if the fence refuses the write: another owner holds the lease, the row was deleted, or its
         credential was replaced.
-        `still_open`: the provider has possibly accepted the token, so the intent stays open. `keep_lease`: `owner`
-        keeps the lease, because its machine possibly has the reply. `rotates`: whether that reply has a new refresh
-        token, so that no machine sends the stored one again. `trigger`: replaces the trigger that follows from
-        `failure`.
 
-        `former`: the lease to restore; else None. It is restored only with `still_open`. If `owner` has claimed this
+        - `keep_intent`: the provider has possibly accepted the token, so the intent stays open
+        - `keep_lease`: `owner` keeps the lease, because its machine possibly has the reply
+        - `rotates`: whether that reply has a new refresh token, so that no machine sends the stored one again
+        - `trigger`: replaces the trigger that follows from `failure`
+
+        `former_lease`: the lease to restore; else None. It is restored only with `keep_intent`. If `owner` has claimed this
         lease from another owner, that owner gets it back, because this attempt sent no token, or because the other
         owner's machine possibly has the reply. If it belongs to `owner` itself, `owner` keeps it, and the write is
         refused if the lease has been renewed.
         """
         state_trigger = trigger or trigger_for_failure(failure.code, final=failure.final)
-        given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
+        new_lease_columns = NO_LEASE if former_lease is None or not keep_intent else lease_columns(former_lease)
         if keep_lease:
-            given_back = {}
+            new_lease_columns = {}
         entry = _audit_entry(ref, failure.at)
-        columns = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
+        columns = failure_columns(failure) | new_lease_columns | ({} if keep_intent else NO_INTENT)
         if rotates:
             columns["rotates"] = True
 
@@ -400,7 +410,7 @@ class RefreshStore:
             row = (await db.execute(SELECT_LEASED_WITH_STATE, own_lease)).one_or_none()
             if row is None:
                 return None
-            if former is not None and former.owner == owner and row.lease_until != former.until:
+            if former_lease is not None and former_lease.owner == owner and row.lease_until != former_lease.until:
                 return None
             keep_alive_at = row.keep_alive_at
             if keep_alive_at is not None:  # if no retry is planned, no keep-alive is planned either
@@ -414,7 +424,7 @@ class RefreshStore:
             detail = {"reason": failure.code, "now": written_row.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)
             await self._trail.record_refresh(db, failed, state_changed="state" in state_columns)
-            await record_change(db, ref, failure.at, ends=True)
+            await record_change(db, ref, failure.at, is_last=True)
             return written_row
 
         return await self._transactions.write(write)
@@ -432,7 +442,7 @@ class RefreshStore:
 
     async def forget_previous(self, now: datetime) -> None:
         """Remove previous refresh tokens whose grace period is over."""
-        expired = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
+        expired = update(connections).where(connections.c[f"{PREVIOUS_COLUMN}_until"] <= now)
         await self._transactions.write(lambda db: db.execute(expired.values(NO_PREVIOUS)))
 
     @cached_property
@@ -447,17 +457,21 @@ class RefreshStore:
         ttl: timedelta,
         known_row: Connection | None = None,
         intent: str | None = None,
-        ran_out: timedelta = IMMEDIATELY,
+        expired_for: timedelta = IMMEDIATELY,
         from_holder: bool = False,
     ) -> bool:
         """Claim the lease to refresh this credential for the time `ttl` (ADR 5). Return whether the claim succeeded.
 
-        The claim is one conditional UPDATE with the database's time. `owner`: names this attempt, not the node.
-        `known_row`: the row from an earlier read; the claim succeeds only if the row, its intent and its lease owner
-        are unchanged, so the caller need not read the row again. None to skip this check. `intent`: the digest of the
-        refresh token that will be sent; the digest is on the disk when this method returns. `ran_out`: how long ago
-        another owner's lease must have expired. `from_holder`: whether the process that owns the lease in `known_row`
-        is known to be dead, so that its lease need not have expired.
+        The claim is one conditional UPDATE with the database's time.
+
+        - `owner`: names this attempt, not the node
+        - `known_row`: the row from an earlier read; the claim succeeds only if the row, its intent and its lease owner
+          are unchanged, so the caller need not read the row again. None to skip this check.
+        - `intent`: the digest of the refresh token that will be sent; the digest is on the disk when this method
+          returns
+        - `expired_for`: how long ago another owner's lease must have expired
+        - `from_holder`: whether the process that owns the lease in `known_row` is known to be dead, so that its lease
+          need not have expired
 
         If the result is False, read the row again: another owner holds the lease, the row has changed or no longer
         exists, or the database failed over.
@@ -468,7 +482,7 @@ class RefreshStore:
         if self._failover.sql is not None:
             values["timeline"] = timeline
         if known_row is not None:
-            claim = self._statements.take if from_holder else self._statements.claim_unchanged
+            claim = self._statements.take_over if from_holder else self._statements.claim_unchanged
             values |= _known_values(known_row)
         if intent is not None:
             columns |= {"intent_digest": intent, "intent_at": _first_claim_at(known_row, intent)}
@@ -479,20 +493,20 @@ class RefreshStore:
         def times() -> dict[str, Any]:
             """Return the lease times. Called just before the write, because the write can wait in a queue."""
             lease_times = {"lease_for": self._statements.value(ttl)}
-            return lease_times if from_holder else lease_times | {"free_for": self._statements.value(-ran_out)}
+            return lease_times if from_holder else lease_times | {"free_for": self._statements.value(-expired_for)}
 
-        def at_once() -> OneTrip[bool] | None:
+        def in_one_trip() -> OneTrip[bool] | None:
             key = self._rows.keys.newest_key(ref.environment)
             if known_row is None or from_holder or key is None:
                 return None
-            return self._statements.claim_at_once(values | times() | key, columns)
+            return self._statements.claim_in_one_trip(values | times() | key, columns)
 
         if intent is None:
             return await self._transactions.write(write)
         # Do not use up a token if its replacement cannot be sealed. A newer data key is noticed only inside the
         # transaction.
         claimed = await self._transactions.write(
-            write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
+            write, before=lambda: self._rows.keys.allow(ref.environment), in_one_trip=in_one_trip
         )
         # after a failover, the database has possibly lost the claim
         return claimed and timeline == self._failover.timeline
@@ -505,21 +519,21 @@ class RefreshStore:
 
         async def write(db: AsyncConnection) -> bool:
             values = {**ref_parameters(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
-            return (await db.execute(self._statements.hold, values)).rowcount == 1
+            return (await db.execute(self._statements.extend, values)).rowcount == 1
 
         return await self._transactions.write(write)
 
     async def release_lease(
-        self, ref: ConnectionRef, *, owner: str, still_open: bool = False, former: Lease | None = None
+        self, ref: ConnectionRef, *, owner: str, keep_intent: bool = False, former_lease: Lease | None = None
     ) -> None:
         """Release the lease of an attempt that sent no token. Do nothing if another owner holds the lease.
 
-        `still_open`: an earlier intent stays open. `former`: the lease that the claim replaced; restored if
-        `still_open`.
+        `keep_intent`: an earlier intent stays open. `former_lease`: the lease that the claim replaced; restored if
+        `keep_intent`.
         """
         own_lease = update(connections).where(matches_ref(ref), connections.c.lease_owner == owner)
-        given_back = NO_LEASE if former is None else lease_columns(former)
-        await self._rows.update(own_lease.values(given_back if still_open else NO_LEASE | NO_INTENT))
+        new_lease_columns = NO_LEASE if former_lease is None else lease_columns(former_lease)
+        await self._rows.update(own_lease.values(new_lease_columns if keep_intent else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
         """Let the owner's lease expire now, but keep its intent open.
@@ -538,9 +552,9 @@ def _audit_entry(ref: ConnectionRef, now: datetime) -> AuditEntry:
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **reference)
 
 
-def _to(columns: Mapping[str, Any]) -> dict[str, Any]:
+def _written_parameters(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that write `columns`."""
-    return {_TO + name: value for name, value in columns.items()}
+    return {_WRITTEN + name: value for name, value in columns.items()}
 
 
 def _known_values(known_row: Connection) -> dict[str, Any]:
@@ -556,7 +570,7 @@ def _known_values(known_row: Connection) -> dict[str, Any]:
 def _first_claim_at(known_row: Connection | None, intent: str) -> datetime:
     """Return when the token with the digest `intent` was first claimed; now if `known_row` has no open intent for it.
 
-    An earlier attempt's reply can be in a journal, sealed under the data key of that time (`rotation.kept_for_replies`).
+    An earlier attempt's reply can be in a journal, sealed under the data key of that time (`rotation.keys_kept_for_replies`).
     """
     open_intent = known_row.intent if known_row is not None else None
     return open_intent.at if open_intent is not None and open_intent.digest == intent else clock.now()

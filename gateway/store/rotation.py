@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Sealed
-from gateway.store.audit.audit_records import SIGNING_KEY_OF, lock_state
+from gateway.store.audit.audit_records import SIGNING_KEY_ENVIRONMENT, lock_state
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.data_keys import DataKeys, stored_keys
 from gateway.store.preflight_checks import KEY_ID_BYTES, KEY_ID_FROM, SEALED, SealedColumn
@@ -33,10 +33,10 @@ from gateway.vault import Vault, VaultError, WrappedKey
 # ── Data keys that seal no value in the database, but possibly seal a reply in a refresh journal (ADR 41).
 
 REFRESHES_S: Final = 3.0  # how long to wait for running refreshes, in seconds
-LOOK_AGAIN_S: Final = 0.05
+CHECK_AGAIN_S: Final = 0.05
 
 
-async def kept_for_replies(transactions: Transactions, unused_keys: Collection[str]) -> frozenset[str]:
+async def keys_kept_for_replies(transactions: Transactions, unused_keys: Collection[str]) -> frozenset[str]:
     """Wait for refreshes that began before the newest data key. Return the keys of `unused_keys` that must be kept.
 
     A key must be kept if a refresh of its environment is still open, because the refresh's reply is possibly sealed
@@ -55,7 +55,7 @@ async def kept_for_replies(transactions: Transactions, unused_keys: Collection[s
             kept_ids = frozenset((await db.execute(query)).scalars())
         if not kept_ids or time.monotonic() > deadline:
             return kept_ids
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(CHECK_AGAIN_S)
 
 
 # ── How many values each key seals. A key that seals no value is no longer needed.
@@ -109,8 +109,8 @@ async def count(transactions: Transactions) -> KeyCounts:
     values: dict[str, Counter[str]] = {}
     for column in SEALED:
         async for rows in pages(transactions, column):
-            for key_id, number in Counter(key_id for _, key_id in rows).items():
-                values.setdefault(key_id, Counter())[column.name] += number
+            for key_id, value_count in Counter(key_id for _, key_id in rows).items():
+                values.setdefault(key_id, Counter())[column.name] += value_count
     async with transactions.read() as db:
         key_rows = (await db.execute(select(data_keys).order_by(data_keys.c.number))).all()
     newest = {row.environment: row.id for row in key_rows}
@@ -157,7 +157,7 @@ MAX_PASSES: Final = 20  # maximum number of passes; a row that another transacti
 PAUSE_FACTOR: Final = 4.0
 MAX_PAUSE_S: Final = 1.0
 NEXT_PASS_S: Final = 0.05
-PATIENCE_S: Final = 60.0
+RETRY_FOR_S: Final = 60.0
 
 Step = Callable[[int, int], None]  # called with the values done so far and in total
 
@@ -231,9 +231,9 @@ class Rotation:
             outdated_keys = [key for key in outdated_keys if key_ids is None or key.id in key_ids]
             for key in outdated_keys:
                 wrapped = self._keys.keyring.wrap_again(key)
-                as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
+                is_unchanged = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
                 columns = {"master_key_id": wrapped.master_key_id, "wrapped": wrapped.wrapped}
-                await db.execute(update(data_keys).where(*as_seen).values(columns))
+                await db.execute(update(data_keys).where(*is_unchanged).values(columns))
             if key_ids is None:
                 await self._trail.record(db, replace(entry, detail={"wrapped": len(outdated_keys)}))
             return len(outdated_keys)
@@ -247,39 +247,39 @@ class Rotation:
         newest ones. Raises Unavailable.
         """
         await self._write(self._wrap_signing_key)
-        rotated = RotationResult(new_keys=await self._renew_keys(force=fresh))
+        result = RotationResult(new_keys=await self._renew_keys(force=fresh))
         await self._keys.load()
         newest, old_ids = await self._wait_for_transactions()
         counts_before = await self.counts()
-        todo = sum(key.total for key in counts_before.data_keys if not key.newest)
-        step(0, todo)
+        values_to_seal = sum(key.total for key in counts_before.data_keys if not key.newest)
+        step(0, values_to_seal)
         for _ in range(MAX_PASSES):
             skipped = 0
-            rotated.damaged.clear()
+            result.damaged.clear()
             for column in SEALED:
                 async for rows in pages(self._transactions, column):
                     for batch in self._batch.split([key for key, key_id in rows if key_id not in newest]):
-                        resealed_count, locked_count = await self._reseal(column, batch, newest, rotated)
-                        rotated.sealed, skipped = rotated.sealed + resealed_count, skipped + locked_count
-                        step(rotated.sealed, max(todo, rotated.sealed))
+                        resealed_count, locked_count = await self._reseal(column, batch, newest, result)
+                        result.sealed, skipped = result.sealed + resealed_count, skipped + locked_count
+                        step(result.sealed, max(values_to_seal, result.sealed))
             if not skipped:
                 break
             await asyncio.sleep(NEXT_PASS_S)
         counts_after = await self.counts()
         unused_ids = frozenset(key.id for key in counts_after.data_keys if key.id in old_ids and not key.total)
-        kept_ids = await kept_for_replies(self._transactions, unused_ids)
+        kept_ids = await keys_kept_for_replies(self._transactions, unused_ids)
         if kept_ids:
             await self.wrap_again(kept_ids)
-        rotated.removed_keys, rotated.kept_keys = await self._remove(unused_ids - kept_ids), len(kept_ids)
-        rotated.left = sum(key.total for key in counts_after.data_keys if not key.newest) + sum(
+        result.removed_keys, result.kept_keys = await self._remove(unused_ids - kept_ids), len(kept_ids)
+        result.left = sum(key.total for key in counts_after.data_keys if not key.newest) + sum(
             counts_after.without_data_key.values()
         )
-        counts = {"sealed": rotated.sealed, "new_keys": rotated.new_keys, "removed_keys": rotated.removed_keys}
-        detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
-        outcome = "ok" if not rotated.left and not rotated.damaged else "failed"
+        counts = {"sealed": result.sealed, "new_keys": result.new_keys, "removed_keys": result.removed_keys}
+        detail = {**counts, "left": result.left, "first_key": self._keys.keyring.first_id}
+        outcome = "ok" if not result.left and not result.damaged else "failed"
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail)
         await self._write(lambda db: self._trail.record(db, entry))
-        return rotated
+        return result
 
     async def verify(self, step: Step) -> list[str]:
         """Open every value, as a check. Return the values that no key opens, each as ``table.column of row``."""
@@ -288,7 +288,9 @@ class Rotation:
             async for rows in pages(self._transactions, column):
                 for batch in self._batch.split([key for key, _ in rows]):
                     async with self._transactions.read() as db:
-                        sealed_values = [_sealed_value(column, row) for row in await db.execute(_rows(column, batch))]
+                        sealed_values = [
+                            _sealed_value(column, row) for row in await db.execute(_sealed_values_query(column, batch))
+                        ]
                     await self._keys.load_keys_of(*(sealed for _, sealed in sealed_values))
                     for _, sealed in sealed_values:
                         try:
@@ -304,7 +306,7 @@ class Rotation:
         row = await lock_state(db)
         if row.key_id is None or row.master_key_id == self._keys.keyring.first_id:
             return
-        wrapped_key = WrappedKey(row.key_id, SIGNING_KEY_OF, row.master_key_id, bytes(row.wrapped))
+        wrapped_key = WrappedKey(row.key_id, SIGNING_KEY_ENVIRONMENT, row.master_key_id, bytes(row.wrapped))
         try:
             wrapped_again = self._keys.keyring.wrap_again(wrapped_key)
         except VaultError:
@@ -319,7 +321,7 @@ class Rotation:
                 name for name, key in newest.items() if force or key.master_key_id != self._keys.keyring.first_id
             ]
             for name in environments:
-                await self._keys.make(db, name)
+                await self._keys.create_key(db, name)
             return len(environments)
 
         return await self._write(write)
@@ -344,7 +346,7 @@ class Rotation:
         return await self._write(write)
 
     async def _reseal(
-        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: RotationResult
+        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], result: RotationResult
     ) -> tuple[int, int]:
         """Seal the values of these rows again, then pause, so that other processes can write.
 
@@ -357,7 +359,7 @@ class Rotation:
 
             async def write(db: AsyncConnection, batch: Sequence[Any] = batch) -> tuple[int, list[str]]:
                 started = time.monotonic()
-                rows = (await db.execute(_rows(column, batch).with_for_update(skip_locked=True))).all()
+                rows = (await db.execute(_sealed_values_query(column, batch).with_for_update(skip_locked=True))).all()
                 changed, damaged = list[dict[str, Any]](), list[str]()
                 for key, sealed in (_sealed_value(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
@@ -367,14 +369,14 @@ class Rotation:
                     except VaultError:
                         damaged.append(f"{column.name} of {sealed.row}")
                 if changed:
-                    await db.execute(_replace(column), changed)
+                    await db.execute(_update_statement(column), changed)
                 self._batch.adapt_to(time.monotonic() - started)
                 return len(rows), damaged
 
             row_count, damaged = await self._write(
                 write, before=partial(self._keys.allow, environment, seals=len(batch))
             )
-            rotated.damaged += damaged
+            result.damaged += damaged
             resealed_count += row_count - len(damaged)
             locked_count += len(batch) - row_count
         await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - began_at), MAX_PAUSE_S))
@@ -391,8 +393,8 @@ class Rotation:
         return keys_by_environment
 
     async def _write(self, work: Work[T], *, before: Before | None = None) -> T:
-        """Write in one transaction. If the database is busy or restarts, retry for `PATIENCE_S` seconds."""
-        deadline = time.monotonic() + PATIENCE_S
+        """Write in one transaction. If the database is busy or restarts, retry for `RETRY_FOR_S` seconds."""
+        deadline = time.monotonic() + RETRY_FOR_S
         while True:
             try:
                 return await self._transactions.write(work, before=before)
@@ -409,7 +411,7 @@ class Rotation:
         return (await self._write(lambda db: db.execute(statement))).rowcount
 
 
-def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
+def _sealed_values_query(column: SealedColumn, keys: Sequence[Any]) -> Any:
     """Return the query for the ciphertexts of these rows, and for the columns of the place of each ciphertext."""
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
@@ -420,11 +422,11 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
 
 def _sealed_value(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
     """Return the row's primary key, and its ciphertext with the place that it is bound to."""
-    key, environment, name, ciphertext, *version = row
-    number = column.version if isinstance(column.version, int) else version[0]
-    return key, Sealed(bytes(ciphertext), environment, column.table, name, column.column, number)
+    key, environment, row_id, ciphertext, *stored_version = row
+    version = column.version if isinstance(column.version, int) else stored_version[0]
+    return key, Sealed(bytes(ciphertext), environment, column.table, row_id, column.column, version)
 
 
-def _replace(column: SealedColumn) -> Any:
+def _update_statement(column: SealedColumn) -> Any:
     table = metadata.tables[column.table]
     return update(table).where(table.c[column.key] == bindparam("of")).values({column.column: bindparam("sealed")})

@@ -23,8 +23,8 @@ from gateway.store.tables import connections, integrations
 from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.vault import Vault, VaultError
 
-HIDDEN: Final = ("client_secret", "private_key", "webhook_secret")
-PLAIN: Final = ("client_id", "app_id", "app_link", "allow_unsigned_webhooks")
+SECRET_FIELDS: Final = ("client_secret", "private_key", "webhook_secret")
+PLAIN_FIELDS: Final = ("client_id", "app_id", "app_link", "allow_unsigned_webhooks")
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +100,7 @@ class IntegrationStore:
             old_integration.managed_row, version=old_integration.managed_row.version + 1, updated_at=now
         )
         stored_integration = replace(new_integration, managed_row=managed_row)
-        as_read = and_(
+        is_unchanged = and_(
             integrations.c.uid == managed_row.uid,
             integrations.c.version == old_integration.managed_row.version,
             integrations.c.ending_at.is_(None),
@@ -114,11 +114,11 @@ class IntegrationStore:
 
         async def write(db: AsyncConnection) -> bool:
             if new_integration.integration_id != old_integration.integration_id:
-                # Locked, so that `hold_integration` waits.
-                await db.execute(select(integrations.c.uid).where(as_read).with_for_update())
+                # Locked, so that `lock_integration` waits.
+                await db.execute(select(integrations.c.uid).where(is_unchanged).with_for_update())
                 if await _is_rename_refused(db, old_integration, new_integration):
                     return False
-            statement = update(integrations).where(as_read).values(self._columns(stored_integration, managed_row))
+            statement = update(integrations).where(is_unchanged).values(self._columns(stored_integration, managed_row))
             if (await db.execute(statement)).rowcount == 0:
                 return False
             await self._trail.record(db, entry)
@@ -145,7 +145,7 @@ class IntegrationStore:
         async with self._transactions.read() as db:
             return (await db.execute(_connections_of(environment, integration_id))).first() is not None
 
-    async def begin_end(self, integration: Integration, *, now: datetime) -> bool:
+    async def begin_deletion(self, integration: Integration, *, now: datetime) -> bool:
         """Begin the deletion. Afterwards, no node uses the integration. Return False if the deletion has already begun.
 
         The integration's connections still exist. The caller deletes the connections next.
@@ -170,15 +170,15 @@ class IntegrationStore:
         has_connections = _connections_of(integration.environment, integration.integration_id).exists()
 
         async def write(db: AsyncConnection) -> None:
-            # First wait for transactions that are storing a connection (`hold_integration`). The next statement then
+            # First wait for transactions that are storing a connection (`lock_integration`). The next statement then
             # sees the stored connections.
             await db.execute(select(integrations.c.uid).where(condition).with_for_update())
             await db.execute(delete(integrations).where(condition, ~has_connections))
 
         await self._transactions.write(write)
         async with self._transactions.read() as db:
-            still = select(integrations.c.uid).where(integrations.c.uid == integration.managed_row.uid)
-            return (await db.execute(still)).first() is None
+            remaining_row = select(integrations.c.uid).where(integrations.c.uid == integration.managed_row.uid)
+            return (await db.execute(remaining_row)).first() is None
 
     async def _write(self, environment: str, write: Any) -> bool:
         was_written: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
@@ -189,8 +189,8 @@ class IntegrationStore:
             return list((await db.execute(query)).mappings())
 
     def _columns(self, integration: Integration, managed_row: ApiManagedRow) -> dict[str, Any]:
-        hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
-        plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
+        hidden = {name: value.reveal() for name in SECRET_FIELDS if (value := getattr(integration, name)) is not None}
+        plain = {name: value for name in PLAIN_FIELDS if (value := getattr(integration, name)) is not None}
         # The hosts are sealed together with the secrets. So a person who can write to the database cannot redirect the
         # secrets to another host.
         hosts = {"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}
@@ -238,8 +238,8 @@ def _changed_fields(old_integration: Integration, new_integration: Integration) 
 
 
 def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = {name: Secret(secrets[name]) for name in HIDDEN if name in secrets}
-    return {**{name: secrets[name] for name in PLAIN if name in secrets}, **hidden}
+    hidden = {name: Secret(secrets[name]) for name in SECRET_FIELDS if name in secrets}
+    return {**{name: secrets[name] for name in PLAIN_FIELDS if name in secrets}, **hidden}
 
 
 def _seal_place(environment: str, managed_row: ApiManagedRow) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def _is_row_of(environment: str, integration_id: str) -> ColumnElement[bool]:
     return and_(integrations.c.environment == environment, integrations.c.integration_id == integration_id)
 
 
-async def hold_integration(db: AsyncConnection, new_connection: NewConnection) -> None:
+async def lock_integration(db: AsyncConnection, new_connection: NewConnection) -> None:
     """Keep the integration of `new_connection` from being deleted or renamed until the commit, if it was created through the API.
 
     Raises NotFound if the integration is already deleted or renamed. The connection would be unusable, and the deletion

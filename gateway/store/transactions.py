@@ -22,12 +22,12 @@ from gateway.store.database_faults import DatabaseDamage, DatabaseUnavailable, r
 # ── The engines of a database, and how JSON is stored.
 
 
-CloseLeft = Callable[[], Awaitable[None]]
-Bound = tuple[str, Sequence[Any]]
+CloseRemaining = Callable[[], Awaitable[None]]
+BoundStatement = tuple[str, Sequence[Any]]
 """The text of a statement, and its arguments in order."""
-FetchRow = Callable[[AsyncConnection, Bound], Awaitable[Sequence[Any] | None]]
+FetchRow = Callable[[AsyncConnection, BoundStatement], Awaitable[Sequence[Any] | None]]
 """Runs a statement that returns at most one row, and returns this row."""
-RunInOneTrip = Callable[[AsyncConnection, Sequence[Bound]], Awaitable[Sequence[Any] | None]]
+RunInOneTrip = Callable[[AsyncConnection, Sequence[BoundStatement]], Awaitable[Sequence[Any] | None]]
 """Runs the statements of a `OneTrip`, and returns the row of the last; None if the first has returned no row."""
 
 
@@ -35,9 +35,10 @@ RunInOneTrip = Callable[[AsyncConnection, Sequence[Bound]], Awaitable[Sequence[A
 class Engines:
     """The engines of one database.
 
-    `writes_at_once`: how many write transactions may be open at the same time. `fetch_row`: runs a query on a
-    connection of `reader`. `run_in_one_trip`: runs a `OneTrip` on a connection of `writer`. `close_left`: functions
-    that close the connections that were in use during `dispose`.
+    - `writes_at_once`: how many write transactions may be open at the same time
+    - `fetch_row`: runs a query on a connection of `reader`
+    - `run_in_one_trip`: runs a `OneTrip` on a connection of `writer`
+    - `close_remaining`: functions that close the connections that were in use during `dispose`
     """
 
     writer: AsyncEngine
@@ -45,7 +46,7 @@ class Engines:
     writes_at_once: int
     fetch_row: FetchRow
     run_in_one_trip: RunInOneTrip
-    close_left: tuple[CloseLeft, ...] = ()
+    close_remaining: tuple[CloseRemaining, ...] = ()
 
     async def dispose(self) -> None:
         """Close all connections, the readers first.
@@ -55,7 +56,7 @@ class Engines:
         """
         await self.reader.dispose()
         await self.writer.dispose()
-        for close in self.close_left:
+        for close in self.close_remaining:
             await close()
 
 
@@ -97,7 +98,7 @@ NOTIFY_EVERY_S: Final = 0.02  # the minimum time between two notifications, so t
 MAX_TRIES: Final = 8  # maximum number of tries; a try fails if another process replaces the data key in the meantime
 # a key in a connection's `info`; if set, other processes are notified after the commit
 NOTIFIES: Final = "gateway_notifies"
-CROWDED: Final = "too many writes are queued"
+QUEUE_FULL: Final = "too many writes are queued"
 
 
 def with_cause(work: Work[T], cause: str | None) -> Work[T]:
@@ -148,7 +149,7 @@ class CompiledStatement:
             for name, bind in ((name, compiled.binds[name]) for name in compiled.positiontup or ())
         ]
 
-    def bind(self, parameters: Mapping[str, Any]) -> Bound:
+    def bind(self, parameters: Mapping[str, Any]) -> BoundStatement:
         """Return the statement with its arguments. `parameters` may have more members than the statement needs."""
         arguments = []
         for name, required, value, convert in self._arguments:
@@ -184,12 +185,12 @@ class OneTrip(Generic[T]):
     the work.
     """
 
-    statements: Sequence[Bound]
+    statements: Sequence[BoundStatement]
     result: Callable[[Sequence[Any]], T]
     notifies: bool = False
 
 
-AtOnce = Callable[[], OneTrip[T] | None] | None
+InOneTrip = Callable[[], OneTrip[T] | None] | None
 
 
 Access = Literal["read", "write"]
@@ -227,7 +228,7 @@ class Transactions:
         self._notify_again = False
         self._check = check
         self._queue_s = queue_s
-        self._turn = asyncio.Semaphore(engines.writes_at_once)
+        self._write_slots = asyncio.Semaphore(engines.writes_at_once)
         self._running: set[asyncio.Task[object]] = set()
         self.damage = DatabaseDamage()
         self.waits = DatabaseWaits()
@@ -240,7 +241,7 @@ class Transactions:
     def dialect(self) -> Dialect:
         return self._engines.writer.dialect
 
-    async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
+    async def write(self, work: Work[T], *, before: Before | None = None, in_one_trip: InOneTrip[T] = None) -> T:
         """Run `work` in one transaction and commit it. Waits at most `queue_s` seconds for its turn.
 
         `before`: runs before the transaction, in the same turn, and returns a fence or None. A fence runs first in the
@@ -248,7 +249,7 @@ class Transactions:
         check fails, the fence raises FenceFailed, and `before` runs again. If `before` raises MissingMasterKey, other
         writes run until the key arrives.
 
-        `at_once`: returns statements that do the work of `work` in the usual case, or None. They are tried first. If
+        `in_one_trip`: returns statements that do the work of `work` in the usual case, or None. They are tried first. If
         they return no row, `work` runs.
 
         The write continues if the caller is cancelled. A transaction cut in the middle would leave its connection in an
@@ -258,7 +259,7 @@ class Transactions:
         calling_task = asyncio.current_task()
         work = with_cause(work, current_traceparent())
         task = asyncio.create_task(
-            self._in_turns(work, before, at_once), name=calling_task.get_name() if calling_task else None
+            self._in_turns(work, before, in_one_trip), name=calling_task.get_name() if calling_task else None
         )
         self._running.add(task)
         task.add_done_callback(self._on_task_ended)
@@ -274,7 +275,7 @@ class Transactions:
                 self.waits.record("read", clock.monotonic() - asked_at)
                 yield db
 
-    async def fetch_row(self, bound: Bound) -> Sequence[Any] | None:
+    async def fetch_row(self, bound: BoundStatement) -> Sequence[Any] | None:
         """Return the row of a query that returns at most one row."""
         async with self.read() as db:
             return await self._engines.fetch_row(db, bound)
@@ -285,34 +286,34 @@ class Transactions:
             await asyncio.wait(set(self._running))
         await self._engines.dispose()
 
-    async def _in_turns(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
+    async def _in_turns(self, work: Work[T], before: Before | None, in_one_trip: InOneTrip[T]) -> T:
         while True:
             try:
-                return await self._in_turn(work, before, at_once)
-            except MissingMasterKey as lack:
-                if not await lack.wait_for_key():
+                return await self._in_turn(work, before, in_one_trip)
+            except MissingMasterKey as fault:
+                if not await fault.wait_for_key():
                     raise
 
-    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
+    async def _in_turn(self, work: Work[T], before: Before | None, in_one_trip: InOneTrip[T]) -> T:
         asked_at = clock.monotonic()
         try:
             async with asyncio.timeout(self._queue_s):
-                await self._turn.acquire()
+                await self._write_slots.acquire()
         except TimeoutError:
-            raise DatabaseUnavailable(CROWDED) from None
+            raise DatabaseUnavailable(QUEUE_FULL) from None
         finally:
             self.waits.record("write", clock.monotonic() - asked_at)
         try:
-            return await self._run_alone(work, before, at_once)
+            return await self._run_alone(work, before, in_one_trip)
         finally:
-            self._turn.release()
+            self._write_slots.release()
 
-    async def _run_alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
-        """Run `before`, then the statements of `at_once`, or the fence and `work`. The write already has its turn."""
+    async def _run_alone(self, work: Work[T], before: Before | None, in_one_trip: InOneTrip[T] = None) -> T:
+        """Run `before`, then the statements of `in_one_trip`, or the fence and `work`. The write already has its turn."""
         self.check()
         for _ in range(MAX_TRIES):
             fence = await before() if before is not None else None
-            one_trip = at_once() if at_once is not None else None
+            one_trip = in_one_trip() if in_one_trip is not None else None
             if one_trip is not None and (row := await self._run_in_one_trip(one_trip)) is not None:
                 return one_trip.result(row)
             try:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.store import Store
 from gateway.store.database_faults import DatabaseUnavailable
-from gateway.store.transactions import CROWDED
+from gateway.store.transactions import QUEUE_FULL
 
 
 def refuse_writes(monkeypatch: pytest.MonkeyPatch, store: Store) -> list[DatabaseUnavailable]:
@@ -14,7 +14,7 @@ def refuse_writes(monkeypatch: pytest.MonkeyPatch, store: Store) -> list[Databas
     refused: list[DatabaseUnavailable] = []
 
     async def raise_crowded(*_: Any, **__: Any) -> Any:
-        refused.append(DatabaseUnavailable(CROWDED))
+        refused.append(DatabaseUnavailable(QUEUE_FULL))
         raise refused[-1]
 
     monkeypatch.setattr(store.transactions, "write", raise_crowded)

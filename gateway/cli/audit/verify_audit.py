@@ -14,7 +14,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.store import Store
-    from gateway.store.audit.audit_chain import Checkpoint, Verdict
+    from gateway.store.audit.audit_chain import ChainVerdict, Checkpoint
 
 
 @click.command()
@@ -75,7 +75,7 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
     run_on_store(file, work, as_json=as_json)
 
 
-def _report(verdict: "Verdict") -> dict[str, object]:
+def _report(verdict: "ChainVerdict") -> dict[str, object]:
     return {
         "ok": verdict.ok,
         "records": verdict.records,
@@ -91,7 +91,7 @@ def _report(verdict: "Verdict") -> dict[str, object]:
     }
 
 
-def _print(verdict: "Verdict", *, given_checkpoint_count: int) -> None:
+def _print(verdict: "ChainVerdict", *, given_checkpoint_count: int) -> None:
     for fault in verdict.faults:
         print(f"gateway: {fault.message}", file=sys.stderr)
     if not verdict.ok:

@@ -30,7 +30,7 @@ def first_hash(store_id: str) -> str:
     return hashlib.sha256(_START + store_id.encode()).hexdigest()
 
 
-def link(previous_digest: str, sequence: int, body: str) -> str:
+def hash_record(previous_digest: str, sequence: int, body: str) -> str:
     """Return the hash of a record. `previous_digest`: the hash of the previous record."""
     return hashlib.sha256(
         _RECORD + bytes.fromhex(previous_digest) + sequence.to_bytes(8, "big") + body.encode()
@@ -141,12 +141,14 @@ class ChainFault:
 
 
 @dataclass(slots=True)
-class Verdict:
+class ChainVerdict:
     """The result of a verification.
 
-    `records`: how many records were read. `first`, `last`: the numbers of the first and the last record read.
-    `proven_to`: the number of the last record that a checkpoint proves; 0 if no record is proven. `unsealed`: how many
-    committed records are not in the chain yet. `checkpoints`: how many checkpoints were compared.
+    - `records`: how many records were read
+    - `first`, `last`: the numbers of the first and the last record read
+    - `proven_to`: the number of the last record that a checkpoint proves; 0 if no record is proven
+    - `waiting_records`: how many committed records are not in the chain yet
+    - `checkpoints`: how many checkpoints were compared
     """
 
     records: int = 0
@@ -154,7 +156,7 @@ class Verdict:
     last: int = 0
     last_hash: str = ""
     proven_to: int = 0
-    unsealed: int = 0
+    waiting_records: int = 0
     checkpoints: int = 0
     faults: list[ChainFault] = field(default_factory=list)
 
@@ -165,7 +167,7 @@ class Verdict:
     @property
     def unproven(self) -> int:
         """How many records at the end could be changed or removed without contradicting a checkpoint."""
-        return max(0, self.last - max(self.proven_to, self.first - 1)) + self.unsealed
+        return max(0, self.last - max(self.proven_to, self.first - 1)) + self.waiting_records
 
 
 class ChainCheck:
@@ -177,10 +179,10 @@ class ChainCheck:
 
     def __init__(self, start: tuple[int, str], checkpoints: Sequence[Checkpoint]) -> None:
         self._sequence, self._hash = start
-        self.verdict = Verdict(first=start[0] + 1, last=start[0], last_hash=start[1])
+        self.verdict = ChainVerdict(first=start[0] + 1, last=start[0], last_hash=start[1])
         self._checkpoints = sorted(checkpoints, key=lambda checkpoint: checkpoint.sequence)
         self._start_sequence = start[0]
-        self._next = 0
+        self._next_checkpoint = 0
         # The first record at fault. A later checkpoint proves nothing about this record and the records after it.
         self._broken_at = 0
 
@@ -188,22 +190,22 @@ class ChainCheck:
         for record in records:
             self._check_record(record)
 
-    def finish(self) -> Verdict:
+    def finish(self) -> ChainVerdict:
         """Finish the verification. Call this method once, after the last record."""
         self._check_checkpoints(None)
         verdict = self.verdict
-        ahead = [checkpoint for checkpoint in self._checkpoints if checkpoint.sequence > verdict.last]
-        if ahead:
-            last_record = ahead[-1]
+        beyond_end = [checkpoint for checkpoint in self._checkpoints if checkpoint.sequence > verdict.last]
+        if beyond_end:
+            last_checkpoint = beyond_end[-1]
             self._fault(
                 verdict.last + 1,
                 "truncated",
-                f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last_record.at)} has signed record "
-                f"{last_record.sequence}: {last_record.sequence - verdict.last} removed, from the end or, with the rest "
+                f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last_checkpoint.at)} has signed record "
+                f"{last_checkpoint.sequence}: {last_checkpoint.sequence - verdict.last} removed, from the end or, with the rest "
                 f"numbered again, from after record {verdict.proven_to}",
             )
         verdict.checkpoints = len(self._checkpoints)
-        verdict.faults.sort(key=lambda checkpoint: checkpoint.sequence)
+        verdict.faults.sort(key=lambda fault: fault.sequence)
         return verdict
 
     def _check_record(self, record: ChainedRecord) -> None:
@@ -218,13 +220,13 @@ class ChainCheck:
             return
         self._check_checkpoints(record.sequence)
         if record.sequence > expected:
-            missing_members = (
+            missing_text = (
                 f"record {expected} is"
                 if record.sequence == expected + 1
                 else (f"records {expected} to {record.sequence - 1} are")
             )
-            self._fault(expected, "missing", f"{missing_members} missing: removed from the store")
-        elif link(self._hash, record.sequence, record.body) != record.hash:
+            self._fault(expected, "missing", f"{missing_text} missing: removed from the store")
+        elif hash_record(self._hash, record.sequence, record.body) != record.hash:
             self._fault(
                 record.sequence,
                 "edited",
@@ -250,11 +252,11 @@ class ChainCheck:
 
         `up_to`: the number of the next record; None after the last record.
         """
-        while self._next < len(self._checkpoints):
-            checkpoint = self._checkpoints[self._next]
+        while self._next_checkpoint < len(self._checkpoints):
+            checkpoint = self._checkpoints[self._next_checkpoint]
             if checkpoint.sequence > self._sequence and (up_to is None or checkpoint.sequence >= up_to):
                 return
-            self._next += 1
+            self._next_checkpoint += 1
             if checkpoint.sequence < self._start_sequence:
                 continue  # the records that this checkpoint proves were pruned
             if checkpoint.sequence != self._sequence:

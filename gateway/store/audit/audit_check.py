@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from gateway.records.audit import AuditAction, AuditFilter
-from gateway.store.audit.audit_chain import MAX_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
+from gateway.store.audit.audit_chain import MAX_FAULTS, ChainCheck, ChainFault, ChainVerdict, Checkpoint, iso
 from gateway.store.audit.audit_records import AuditRecords
 
 
 async def verify_chain(
     records: AuditRecords, checkpoints: Sequence[Checkpoint], public_keys: Sequence[str], *, with_stored: bool = True
-) -> Verdict:
+) -> ChainVerdict:
     """Verify the chain of this store and return its faults.
 
     `checkpoints`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `with_stored`:
@@ -64,7 +64,7 @@ async def verify_chain(
         text = f"the chain ends at record {verdict.last}, and the store says that it should end at {chain_end.sequence}"
         faults.append(ChainFault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
     verdict.faults = sorted([*faults, *verdict.faults], key=lambda fault: fault.sequence)[:MAX_FAULTS]
-    verdict.unsealed = await records.count_waiting()
+    verdict.waiting_records = await records.count_waiting()
     return verdict
 
 

@@ -24,26 +24,25 @@ from gateway.records.audit import (
     ChainedRecord,
     columns_of,
 )
-from gateway.store.audit.audit_chain import Checkpoint, first_hash, link, public_text
+from gateway.store.audit.audit_chain import Checkpoint, first_hash, hash_record, public_text
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import audit_checkpoints, audit_pending, audit_records, audit_state
 from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.vault import WrappedKey
 
-ROWS_PER_TRANSACTION: Final = (
-    500  # records per transaction; takes about ten milliseconds, during which SQLite blocks other writers
-)
+# records per transaction; takes about ten milliseconds, during which SQLite blocks other writers
+ROWS_PER_TRANSACTION: Final = 500
 PAGE: Final = 1000
 UNREADABLE: Final = "unreadable"
 # The signing key is bound to this name, in place of an environment's name. No environment can have this name.
-SIGNING_KEY_OF: Final = "\0audit"
+SIGNING_KEY_ENVIRONMENT: Final = "\0audit"
 # The store keeps the newest checkpoints, and those that begin a chain. Copies outside the store are not affected.
 MAX_CHECKPOINTS: Final = 1000
 
 _STATE: Final = select(audit_state)
-_LOCKED: Final = _STATE.with_for_update()
-_WAITING: Final = (
+_LOCKED_STATE: Final = _STATE.with_for_update()
+_PENDING_RECORDS: Final = (
     select(audit_pending.c.id, audit_pending.c.body).order_by(audit_pending.c.id).limit(ROWS_PER_TRANSACTION)
 )
 _ROWS: Final = select(audit_records).order_by(audit_records.c.sequence)
@@ -86,14 +85,14 @@ class AuditRecords:
 
     async def _link_some(self, db: AsyncConnection) -> int:
         state = await lock_state(db)
-        waiting = (await db.execute(_WAITING)).all()
+        waiting = (await db.execute(_PENDING_RECORDS)).all()
         if not waiting:
             return 0
         sequence, digest = state.sequence, state.hash or first_hash(state.store_id)
         rows = []
         for row in waiting:
             sequence += 1
-            digest = link(digest, sequence, row.body)
+            digest = hash_record(digest, sequence, row.body)
             columns = _columns(row.body)._asdict()
             rows.append({"sequence": sequence, "hash": digest, **columns, "body": row.body})
         await db.execute(insert(audit_records), rows)
@@ -140,13 +139,13 @@ class AuditRecords:
                 return None
             key = await self._signing_key(db, state, now)
             if state.key_id is None:  # the next checkpoint covers the record of the key's creation
-                self._trail.noted.set()
+                self._trail.record_written.set()
             checkpoint = Checkpoint(state.store_id, state.sequence, state.hash, now).sign(key)
-            await _keep(db, checkpoint, starts=False)
-            oldest = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
-            newest_query = oldest.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
+            await _insert_checkpoint(db, checkpoint, starts=False)
+            newest_first = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
+            newest_surplus = newest_first.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
             statement = delete(audit_checkpoints).where(
-                ~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= newest_query
+                ~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= newest_surplus
             )
             await db.execute(statement)
             return checkpoint
@@ -168,10 +167,10 @@ class AuditRecords:
 
         If records were pruned, also return the checkpoint at this place; otherwise None.
         """
-        started = select(audit_checkpoints).where(audit_checkpoints.c.starts)
+        start_query = select(audit_checkpoints).where(audit_checkpoints.c.starts)
         async with self._transactions.read() as db:
             store = await _store_id(db)
-            row = (await db.execute(started.order_by(audit_checkpoints.c.sequence.desc()).limit(1))).first()
+            row = (await db.execute(start_query.order_by(audit_checkpoints.c.sequence.desc()).limit(1))).first()
         if row is None:
             return 0, first_hash(store), None
         return row.sequence, row.hash, _checkpoint(store, row)
@@ -200,11 +199,11 @@ class AuditRecords:
     async def _signing_key(self, db: AsyncConnection, state: Row[Any], now: datetime) -> Ed25519PrivateKey:
         if state.key_id is None:
             return await self._make_key(db, AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now))
-        wrapped_key = WrappedKey(state.key_id, SIGNING_KEY_OF, state.master_key_id, bytes(state.wrapped))
+        wrapped_key = WrappedKey(state.key_id, SIGNING_KEY_ENVIRONMENT, state.master_key_id, bytes(state.wrapped))
         return Ed25519PrivateKey.from_private_bytes(self._keys.keyring.unwrap(wrapped_key))
 
     async def _make_key(self, db: AsyncConnection, entry: AuditEntry) -> Ed25519PrivateKey:
-        wrapped, seed = self._keys.keyring.new_data_key(SIGNING_KEY_OF)
+        wrapped, seed = self._keys.keyring.new_data_key(SIGNING_KEY_ENVIRONMENT)
         values = {"key_id": wrapped.id, "master_key_id": wrapped.master_key_id, "wrapped": wrapped.wrapped}
         await db.execute(update(audit_state).values(values))
         key = Ed25519PrivateKey.from_private_bytes(seed)
@@ -287,7 +286,7 @@ class AuditRecords:
             key = await self._signing_key(db, state, now)
             checkpoint = Checkpoint(state.store_id, row.sequence, row.hash, now).sign(key)
             await db.execute(delete(audit_checkpoints).where(audit_checkpoints.c.sequence == checkpoint.sequence))
-            await _keep(db, checkpoint, starts=True)
+            await _insert_checkpoint(db, checkpoint, starts=True)
             detail = {"to_sequence": checkpoint.sequence, "to_hash": checkpoint.hash, "before": before.isoformat()}
             await self._trail.record(db, replace(entry, detail=detail))
             return checkpoint
@@ -358,11 +357,11 @@ def _columns(body: str) -> AuditColumns:
 
 async def lock_state(db: AsyncConnection) -> Row[Any]:
     """Lock the single row of `audit_state` until the transaction ends, and return it. Create the row at first use."""
-    state = (await db.execute(_LOCKED)).one_or_none()
+    state = (await db.execute(_LOCKED_STATE)).one_or_none()
     if state is None:
         row = {"id": 1, "store_id": uuid.uuid4().hex, "sequence": 0, "hash": ""}
         await insert_if_absent(db, audit_state, row, key=["id"])
-        state = (await db.execute(_LOCKED)).one()
+        state = (await db.execute(_LOCKED_STATE)).one()
     return state
 
 
@@ -371,7 +370,7 @@ async def _store_id(db: AsyncConnection) -> str:
     return "" if state is None else state.store_id
 
 
-async def _keep(db: AsyncConnection, checkpoint: Checkpoint, *, starts: bool) -> None:
+async def _insert_checkpoint(db: AsyncConnection, checkpoint: Checkpoint, *, starts: bool) -> None:
     row = {
         "sequence": checkpoint.sequence,
         "hash": checkpoint.hash,

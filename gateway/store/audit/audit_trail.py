@@ -22,7 +22,7 @@ from gateway.store.transactions import Transactions, insert_if_absent
 
 SECRET_BYTES: Final = 32
 DIGEST_CHARACTERS: Final = 32
-NOTED: Final = insert(audit_pending)
+INSERT_PENDING: Final = insert(audit_pending)
 _SECRET: Final = select(audit_persons.c.secret).where(
     audit_persons.c.environment == bindparam("environment_"), audit_persons.c.end_user_id == bindparam("end_user_id_")
 )
@@ -32,13 +32,13 @@ class AuditTrail:
     """Writes audit records.
 
     `all_refreshes`: whether to record every refresh; if false, only refreshes that change a connection's state.
-    `noted`: set whenever this process has written a record, for the task that seals records.
+    `record_written`: set whenever this process has written a record, for the task that moves records into the chain.
     """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self.all_refreshes = False
-        self.noted = asyncio.Event()
+        self.record_written = asyncio.Event()
 
     async def record(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
         """Write `entry` in the caller's transaction.
@@ -47,14 +47,14 @@ class AuditTrail:
         """
         if end_user_id:
             entry = replace(entry, end_user=await self._digest(db, entry.environment, end_user_id))
-        await db.execute(NOTED, {"body": entry.body()})
-        self.noted.set()
+        await db.execute(INSERT_PENDING, {"body": entry.body()})
+        self.record_written.set()
 
     def entry_if_all_recorded(self, entry: AuditEntry) -> AuditEntry | None:
         """Return `entry` if every refresh is recorded, else None. The statement of the caller writes the entry."""
         if not self.all_refreshes:
             return None
-        self.noted.set()
+        self.record_written.set()
         return entry
 
     async def record_refresh(self, db: AsyncConnection, entry: AuditEntry, *, state_changed: bool) -> None:
@@ -69,8 +69,8 @@ class AuditTrail:
         """
 
         async def work(db: AsyncConnection) -> None:
-            for number, entry in enumerate(entries):
-                await self.record(db, entry, end_user_id=end_user_ids[number] if end_user_ids else None)
+            for index, entry in enumerate(entries):
+                await self.record(db, entry, end_user_id=end_user_ids[index] if end_user_ids else None)
 
         if entries:
             await self._transactions.write(work)
@@ -88,18 +88,18 @@ class AuditTrail:
             connections.c.environment == ref.environment,
             connections.c.end_user_id == end_user_id,
         )
-        of_person = (audit_persons.c.environment == ref.environment, audit_persons.c.end_user_id == end_user_id)
-        await db.execute(delete(audit_persons).where(*of_person, ~other_connections))
+        of_end_user = (audit_persons.c.environment == ref.environment, audit_persons.c.end_user_id == end_user_id)
+        await db.execute(delete(audit_persons).where(*of_end_user, ~other_connections))
 
     async def forget(self, environment: str, end_user_id: str, entry: AuditEntry) -> bool:
         """Delete the end user's secret, and write `entry` with the user's digest. Return False if no secret exists."""
-        of_person = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
+        of_end_user = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
 
         async def work(db: AsyncConnection) -> bool:
             digest = await self.known_digest(db, environment, end_user_id)
             if digest is None:
                 return False
-            await db.execute(delete(audit_persons).where(*of_person))
+            await db.execute(delete(audit_persons).where(*of_end_user))
             await self.record(db, replace(entry, end_user=digest))
             return True
 

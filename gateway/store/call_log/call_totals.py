@@ -19,8 +19,8 @@ KEY: Final = ("environment", "slot", "kind", "integration_id", "reason")
 SUMS: Final = ("calls", "failed", "timed", "gateway_ms", "token_ms", "upstream_ms")
 CLASSES: Final = tuple(f"t{n}" for n in range(len(TIMES_MS) + 1))
 COLUMNS: Final = (*KEY, *SUMS, "last_at", *CLASSES)
-_LAST: Final = len(SUMS)
-_FIRST_CLASS: Final = _LAST + 1
+_LAST_AT: Final = len(SUMS)
+_FIRST_CLASS: Final = _LAST_AT + 1
 SLOTS_AN_HOUR: Final = 3600 // SLOT_S
 ALL_CALLS: Final = -1
 """The value of `kind` in the rows with an environment's calls in a quarter of an hour."""
@@ -35,15 +35,15 @@ def schema(*, suffix: str = "") -> str:
     return f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}, PRIMARY KEY ({', '.join(KEY)})){suffix}"
 
 
-def upsert(mark: Callable[[int], str], max_function: str) -> str:
+def upsert(placeholder: Callable[[int], str], max_function: str) -> str:
     """Return the statement that adds one row to the sums.
 
-    `mark`: returns the placeholder of a parameter, given the parameter's number (from 1). `max_function`: the SQL
+    `placeholder`: returns the placeholder of a parameter, given the parameter's number (from 1). `max_function`: the SQL
     function that returns the largest of several values.
     """
     sum_updates = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
     last_update = f"last_at = {max_function}({TABLE}.last_at, excluded.last_at)"
-    values = ", ".join(mark(n) for n in range(1, len(COLUMNS) + 1))
+    values = ", ".join(placeholder(n) for n in range(1, len(COLUMNS) + 1))
     return (
         f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({values})"
         f" ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {', '.join([*sum_updates, last_update])}"
@@ -66,8 +66,8 @@ def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, 
         if sums is None:
             sums = totals[key] = empty.copy()
         sums[0] += 1
-        if recorded_at > sums[_LAST]:
-            sums[_LAST] = recorded_at
+        if recorded_at > sums[_LAST_AT]:
+            sums[_LAST_AT] = recorded_at
         upstream_ms = record.upstream_ms
         if upstream_ms is not None:
             sums[2] += 1
@@ -90,25 +90,25 @@ def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: lis
     if existing_sums is None:
         rows[key] = sums.copy()
         return
-    last_at = max(existing_sums[_LAST], sums[_LAST])
+    last_at = max(existing_sums[_LAST_AT], sums[_LAST_AT])
     rows[key] = [existing + new_sum for existing, new_sum in zip(existing_sums, sums, strict=True)]
-    rows[key][_LAST] = last_at
+    rows[key][_LAST_AT] = last_at
 
 
-def query_by_slot(mark: Callable[[int], str]) -> str:
+def query_by_slot(placeholder: Callable[[int], str]) -> str:
     """Return the query for the totals of an environment's calls. The totals begin at a slot (a quarter of an hour)."""
     return (
         f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
-        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = {ALL_CALLS} ORDER BY slot"
+        f" WHERE environment = {placeholder(1)} AND slot >= {placeholder(2)} AND kind = {ALL_CALLS} ORDER BY slot"
     )
 
 
-def query_by_place(mark: Callable[[int], str]) -> str:
+def query_by_result(placeholder: Callable[[int], str]) -> str:
     """Return the query for the totals by kind, integration and result. The totals begin with the hour of a slot."""
     classes = ", ".join(f"sum({name})" for name in CLASSES)
     return (
         f"SELECT kind, integration_id, reason, sum(calls), max(last_at), {classes} FROM {TABLE}"
-        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} - {SLOTS_AN_HOUR - 1} AND kind <> {ALL_CALLS}"
+        f" WHERE environment = {placeholder(1)} AND slot >= {placeholder(2)} - {SLOTS_AN_HOUR - 1} AND kind <> {ALL_CALLS}"
         " GROUP BY kind, integration_id, reason"
     )
 
@@ -119,7 +119,7 @@ def time_slot(moment: datetime) -> int:
 
 
 def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> Traffic:
-    """Return the traffic, from the rows of `query_by_slot` and `query_by_place`."""
+    """Return the traffic, from the rows of `query_by_slot` and `query_by_result`."""
     return Traffic(
         [
             SlotTotal(
@@ -128,10 +128,10 @@ def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> 
                 int(failed),
                 int(timed),
                 float(gateway_ms),
-                float(token),
-                float(upstream),
+                float(token_ms),
+                float(upstream_ms),
             )
-            for slot, calls, failed, timed, gateway_ms, token, upstream in slots
+            for slot, calls, failed, timed, gateway_ms, token_ms, upstream_ms in slots
         ],
         [
             PlaceTotal(KINDS[kind], integration, reason, int(calls), _time(last_at), tuple(map(int, classes)))

@@ -23,7 +23,7 @@ from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import SEARCH_S, CallLogBounds, operations
 from gateway.store.call_log.call_totals import (
     TABLE,
-    query_by_place,
+    query_by_result,
     query_by_slot,
     schema,
     time_slot,
@@ -41,7 +41,7 @@ DAY: Final = timedelta(days=1)
 LOCK: Final = 5_201_713  # for pg_advisory_xact_lock, so that only one node at a time creates or drops a partition
 MISSING_TABLE: Final = frozenset({"42P01", "23514"})
 """SQLSTATE of an undefined table, and of a row without a partition, which is a check violation; there is no other check."""
-NAME: Final = "call_log_%Y%m%d"
+PARTITION_NAME: Final = "call_log_%Y%m%d"
 
 COLUMNS: Final = (
     *("at", "kind", "request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"),
@@ -110,7 +110,7 @@ class PostgresCallLog:
 
         async def write(db: AsyncConnection) -> None:
             if new_days := days - self._days:
-                await _make(db, new_days)
+                await _create_partitions(db, new_days)
             for batch in values:
                 await db.exec_driver_sql(INSERT, batch)
             # the last statement, because it locks rows that other nodes change too
@@ -148,13 +148,15 @@ class PostgresCallLog:
                 for low, high in await _id_ranges(db, day, filters):
                     values |= {"low_id": low, "high_id": high, "most": filters.limit + 1 - len(page)}
                     statement = text(
-                        f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {condition} LIMIT :most"
+                        f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(PARTITION_NAME)} WHERE {condition} LIMIT :most"
                     )
                     page += [_operation(row) for row in await db.execute(statement, values)]
                     if len(page) > filters.limit:
                         return OperationPage(page[: filters.limit], more=True)
                     if clock.monotonic() - started > SEARCH_S:
-                        oldest = text(f"SELECT at FROM {day.strftime(NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1")
+                        oldest = text(
+                            f"SELECT at FROM {day.strftime(PARTITION_NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1"
+                        )
                         oldest_at = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
                         return OperationPage(page, True, low, oldest_at or _midnight(day))
         return OperationPage(page)
@@ -166,7 +168,7 @@ class PostgresCallLog:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
                 return Traffic()
             slots = (await db.execute(text(query_by_slot(lambda n: f":p{n}")), parameters)).all()
-            places = (await db.execute(text(query_by_place(lambda n: f":p{n}")), parameters)).all()
+            places = (await db.execute(text(query_by_result(lambda n: f":p{n}")), parameters)).all()
         return traffic(slots, places)
 
     async def prune(self, now: datetime) -> int:
@@ -196,7 +198,7 @@ class PostgresCallLog:
         max_rows = max_rows if self.bounds.max_rows is None else min(max_rows, self.bounds.max_rows)
         removed_rows, newest = 0, 0
         for day in days:
-            name = day.strftime(NAME)
+            name = day.strftime(PARTITION_NAME)
             async with self._transactions.read() as db:
                 id_range = (await db.execute(text(f"SELECT min(id), max(id) FROM {name}"))).one()
             if id_range[1] is None:
@@ -210,8 +212,8 @@ class PostgresCallLog:
             for low in range(id_range[0], kept_from, IDS_PER_DELETE):
                 high = min(low + IDS_PER_DELETE, kept_from)
                 statement = text(f"DELETE FROM {name} WHERE id >= :low AND id < :high")
-                run = {"low": low, "high": high}
-                result = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
+                ids = {"low": low, "high": high}
+                result = await self._transactions.write(lambda db, ids=ids, sql=statement: db.execute(sql, ids))  # type: ignore[misc]
                 removed_rows += result.rowcount
         return removed_rows
 
@@ -223,7 +225,7 @@ def _is_table_missing(fault: DBAPIError | Unavailable) -> bool:
 
 
 def _day_of(name: str) -> date:
-    return datetime.strptime(name, NAME).replace(tzinfo=UTC).date()
+    return datetime.strptime(name, PARTITION_NAME).replace(tzinfo=UTC).date()
 
 
 def _midnight(day: date) -> datetime:
@@ -235,7 +237,7 @@ async def _id_ranges(db: AsyncConnection, day: date, filters: OperationFilter) -
 
     A search that must read every row gets short ranges, so that it can stop between two of them.
     """
-    id_range = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
+    id_range = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(PARTITION_NAME)}"))).one()
     if id_range[0] is None:
         return []
     low = max(id_range[0], 0 if filters.after is None else filters.after + 1)
@@ -250,7 +252,7 @@ def _overlaps(day: date, since: datetime, until: datetime | None) -> bool:
     return day_start + DAY > since and (until is None or day_start < until)
 
 
-async def _make(db: AsyncConnection, days: set[date]) -> None:
+async def _create_partitions(db: AsyncConnection, days: set[date]) -> None:
     await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
     await db.execute(text(SCHEMA))
     await db.execute(text(schema()))
@@ -260,13 +262,13 @@ async def _make(db: AsyncConnection, days: set[date]) -> None:
         day_start = _midnight(day)
         span = f"FROM ('{day_start.isoformat()}') TO ('{(day_start + DAY).isoformat()}')"
         await db.execute(
-            text(f"CREATE TABLE IF NOT EXISTS {day.strftime(NAME)} PARTITION OF call_log FOR VALUES {span}")
+            text(f"CREATE TABLE IF NOT EXISTS {day.strftime(PARTITION_NAME)} PARTITION OF call_log FOR VALUES {span}")
         )
 
 
 async def _drop_partition(db: AsyncConnection, day: date) -> None:
     await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
-    await db.execute(text(f"DROP TABLE IF EXISTS {day.strftime(NAME)}"))
+    await db.execute(text(f"DROP TABLE IF EXISTS {day.strftime(PARTITION_NAME)}"))
 
 
 async def _prune_totals(db: AsyncConnection, slot: int) -> None:
@@ -304,19 +306,19 @@ def _row_values(operation: Operation) -> tuple[Any, ...]:
 
 def _operation(row: Any) -> StoredOperation:
     members: dict[str, Any] = dict(row._mapping)
-    number = members.pop("id")
+    row_id = members.pop("id")
     detail: Mapping[str, Any] | None = None if members["detail"] is None else json.loads(members["detail"])
-    return StoredOperation(number, Operation(**{**members, "detail": detail}))
+    return StoredOperation(row_id, Operation(**{**members, "detail": detail}))
 
 
-def _any_of_condition(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
+def _any_of_condition(column: str, sql_type: str, values: frozenset[Any]) -> tuple[str, str, Any]:
     """Return a parameter's name, its condition and its value. The value None means that any value matches.
 
     With a single value, an index returns the rows in the wanted order.
     """
     if len(values) == 1:
         return column, f"{column} = :{column}", next(iter(values))
-    return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None
+    return column, f"{column} = ANY(CAST(:{column} AS {sql_type}[]))", sorted(values) or None
 
 
 def _conditions(filters: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:

@@ -32,7 +32,7 @@ from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.store.call_log.call_totals import (
     TABLE,
-    query_by_place,
+    query_by_result,
     query_by_slot,
     schema,
     time_slot,
@@ -42,11 +42,11 @@ from gateway.store.call_log.call_totals import (
 )
 from gateway.store.call_log.sqlite_search import find_operations
 from gateway.store.call_log.sqlite_segments import (
+    CREATE_SEGMENT,
     ID_BITS,
-    NEW_SUBJECT,
+    INDEX_SEGMENT,
+    INSERT_SUBJECT,
     SCHEMA,
-    SEAL,
-    SEGMENT,
     SEGMENT_ROWS,
     insert_of,
     microseconds,
@@ -153,7 +153,7 @@ class SqliteCallLog:
         if row is not None and row[1] < self._segment_rows and not self._too_old(row[2]):
             return int(row[0])
         segment = 1 if row is None else row[0] + 1
-        run_all(db, SEGMENT, segment)
+        run_all(db, CREATE_SEGMENT, segment)
         return segment
 
     @property
@@ -178,7 +178,7 @@ class SqliteCallLog:
         if segment != self._segment:
             self._subjects.clear()
             self._segment = segment
-        known_subjects, insert = self._subjects, NEW_SUBJECT.format(segment)
+        known_subjects, insert = self._subjects, INSERT_SUBJECT.format(segment)
 
         def number(operation: ExchangeRecord | Operation) -> int:
             subject = (
@@ -205,7 +205,7 @@ class SqliteCallLog:
             with _transaction(db):
                 if db.execute("SELECT 1 FROM segments WHERE id = ? AND NOT sealed", (segment,)).fetchone() is None:
                     continue  # another process has indexed the segment
-                run_all(db, SEAL, segment)
+                run_all(db, INDEX_SEGMENT, segment)
 
     def _prune_to_limits(self, db: sqlite3.Connection) -> int:
         bounds, removed_rows = self.bounds, 0
@@ -356,7 +356,7 @@ def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
         return Traffic()  # a log of an earlier release, in which this release has not written yet
     parameters = (environment, slot)
     return traffic(
-        db.execute(query_by_slot(lambda _: "?"), parameters), db.execute(query_by_place(lambda _: "?"), parameters)
+        db.execute(query_by_slot(lambda _: "?"), parameters), db.execute(query_by_result(lambda _: "?"), parameters)
     )
 
 

@@ -14,7 +14,7 @@ from zlib import crc32
 from gateway import clock
 from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage, StoredOperation
 from gateway.store.call_log.call_log_store import SEARCH_S
-from gateway.store.call_log.sqlite_segments import COLUMNS, ID_BITS, SEGMENT_ROWS, SUBJECT, microseconds
+from gateway.store.call_log.sqlite_segments import COLUMNS, ID_BITS, SEGMENT_ROWS, SUBJECT_COLUMNS, microseconds
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
@@ -25,7 +25,7 @@ FEW_SUBJECTS: Final = 300
 class _Segment(NamedTuple):
     """A segment.
 
-    `counted`: how many rows of an indexed segment have the wanted status class, error code or kind. If several of these
+    `matching_rows`: how many rows of an indexed segment have the wanted status class, error code or kind. If several of these
     are wanted, the smallest number. None if unknown.
     """
 
@@ -33,7 +33,7 @@ class _Segment(NamedTuple):
     sealed: bool
     since_at: int
     until_at: int
-    counted: int | None = None
+    matching_rows: int | None = None
 
 
 def find_operations(db: sqlite3.Connection, filters: OperationFilter, oldest: datetime) -> OperationPage:
@@ -82,13 +82,15 @@ def _matching_segments(
         rows_by_segment: dict[int, int] = dict(db.execute(statement, (counted_column, *values)).fetchall())
         rows = [
             row._replace(
-                counted=min(rows_by_segment.get(row.id, 0), SEGMENT_ROWS if row.counted is None else row.counted)
+                matching_rows=min(
+                    rows_by_segment.get(row.id, 0), SEGMENT_ROWS if row.matching_rows is None else row.matching_rows
+                )
             )
             if row.sealed
             else row
             for row in rows
         ]
-    return [row for row in rows if row.counted != 0]
+    return [row for row in rows if row.matching_rows != 0]
 
 
 def _counted_values(filters: OperationFilter) -> Iterator[tuple[str, Sequence[int | str]]]:
@@ -106,17 +108,17 @@ def _search_segment(
     condition, values, index = _row_conditions(filters, segment, since, until)
     subject, subject_values = _subject_conditions(filters)
     by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
-    at_once = segment.sealed and index in ("request", "trace")
-    # The search has more conditions than the environment.
-    if not at_once and (len(subject_values) > 1 or filters.connections is not None):
+    index_finds_few_rows = segment.sealed and index in ("request", "trace")
+    # Search by subject if the search has more conditions than the environment.
+    if not index_finds_few_rows and (len(subject_values) > 1 or filters.connections is not None):
         numbers = _matching_subjects(db, segment.id, filters)
         if not numbers:
             return []
-        if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _has_fewer_rows(db, segment, numbers)):
+        if len(numbers) <= FEW_SUBJECTS and (segment.matching_rows is None or _has_fewer_rows(db, segment, numbers)):
             condition.append(f"c.subject IN ({_placeholders(numbers)})")
             values += numbers
             by_index = f"INDEXED BY calls_{segment.id}_subject" if segment.sealed else by_index
-    columns = ", ".join([*(f"c.{name}" for name in COLUMNS), *(f"s.{name}" for name in SUBJECT)])
+    columns = ", ".join([*(f"c.{name}" for name in COLUMNS), *(f"s.{name}" for name in SUBJECT_COLUMNS)])
     statement = (
         f"SELECT {columns} FROM calls_{segment.id} AS c {by_index} CROSS JOIN subjects_{segment.id} AS s ON s.id = c.subject"
         f" WHERE {' AND '.join([*condition, *subject])} ORDER BY c.id DESC LIMIT ?"
@@ -130,10 +132,12 @@ def _search_segment(
 
 
 def _has_fewer_rows(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
-    """Return whether fewer rows have one of these subjects than `segment.counted`."""
+    """Return whether fewer rows have one of these subjects than `segment.matching_rows`."""
     rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({_placeholders(subjects)}) LIMIT ?"
     return bool(
-        db.execute(f"SELECT count(*) < ? FROM ({rows})", (segment.counted, *subjects, segment.counted)).fetchone()[0]
+        db.execute(
+            f"SELECT count(*) < ? FROM ({rows})", (segment.matching_rows, *subjects, segment.matching_rows)
+        ).fetchone()[0]
     )
 
 
@@ -146,9 +150,9 @@ def _row_conditions(
     """
     kind = None if filters.kind is None else KINDS.index(filters.kind)
     lowest, highest = filters.status or (None, None)
-    of_trouble = lowest is not None and lowest >= 400
+    only_errors = lowest is not None and lowest >= 400
     words = None if filters.text is None else filters.text.lower()
-    hashed = None if filters.request_id is None else crc32(filters.request_id.encode())
+    request_hash = None if filters.request_id is None else crc32(filters.request_id.encode())
     conditions: list[tuple[str, tuple[Any, ...], str | None]] = [
         ("c.id < ?", (filters.before,), None),
         ("c.id > ?", (filters.after,), None),
@@ -156,7 +160,7 @@ def _row_conditions(
         ("c.at < ?", (until if until is not None and until <= segment.until_at else None,), None),
         ("c.kind = ? AND c.kind > 0" if kind else "c.kind = ?", (kind,), "kind" if kind else None),
         ("c.status BETWEEN ? AND ?", (lowest, highest), None),
-        ("c.status >= 400", () if of_trouble else (None,), "status"),
+        ("c.status >= 400", () if only_errors else (None,), "status"),
         (f"{FAILED} = ?", (filters.failed,), None),
         (
             f"c.error_code IN ({_placeholders(filters.error_codes)})",
@@ -169,7 +173,7 @@ def _row_conditions(
             None,
         ),
         ("c.trace_id = ?", (filters.trace_id,), "trace"),
-        ("c.request_hash = ? AND c.request_id = ?", (hashed, filters.request_id), "request"),
+        ("c.request_hash = ? AND c.request_id = ?", (request_hash, filters.request_id), "request"),
         ("substr(c.path, 1, ?) = ?", (filters.path and len(filters.path), filters.path), None),
         (f"instr(lower({SEARCHED}), ?)", (words,), None),
         ("c.detail IS NOT NULL AND json_extract(c.detail, '$.tool') = ?", (filters.tool,), None),
@@ -234,7 +238,7 @@ def _is_listed_connection(row: tuple[Any, ...], filters: OperationFilter) -> boo
 
 
 def _operation(row: tuple[Any, ...]) -> StoredOperation:
-    members = dict(zip((*COLUMNS, *SUBJECT), row, strict=True))
+    members = dict(zip((*COLUMNS, *SUBJECT_COLUMNS), row, strict=True))
 
     def ms(name: str) -> float | None:
         return None if members[name] is None else members[name] / 1000

@@ -16,19 +16,19 @@ SEGMENT_ROWS: Final = 100_000
 # The low bits of an id are the row's number in its segment. The bits above are the segment's number.
 ID_BITS: Final = 32
 
-SUBJECT: Final = ("environment", "integration_id", "connection_id", "key_id", "method", "host", "rule")
+SUBJECT_COLUMNS: Final = ("environment", "integration_id", "connection_id", "key_id", "method", "host", "rule")
 COLUMNS: Final = (
     *("id", "at", "kind", "subject", "request_id", "request_hash", "trace_id", "path", "status", "error_code"),
     *("duration_us", "gateway_us", "token_us", "upstream_us", "attempts", "bytes_in", "bytes_out", "detail"),
 )
-NEW_SUBJECT: Final = "INSERT INTO subjects_{0} VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_SUBJECT: Final = "INSERT INTO subjects_{0} VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS segments (
     id INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sealed INTEGER NOT NULL, since_at INTEGER, until_at INTEGER);
 CREATE TABLE IF NOT EXISTS counts (
     segment INTEGER, what TEXT, value, rows INTEGER NOT NULL, PRIMARY KEY (segment, what, value)) WITHOUT ROWID
 """
-SEGMENT: Final = """
+CREATE_SEGMENT: Final = """
 CREATE TABLE calls_{0} (
     id INTEGER PRIMARY KEY, at INTEGER, kind INTEGER, subject INTEGER, request_id TEXT, request_hash INTEGER, trace_id TEXT,
     path TEXT, status INTEGER, error_code TEXT, duration_us INTEGER, gateway_us INTEGER, token_us INTEGER,
@@ -38,7 +38,7 @@ CREATE TABLE subjects_{0} (
     host TEXT, rule TEXT);
 INSERT INTO segments VALUES ({0}, 0, 0, NULL, NULL)
 """
-SEAL: Final = """
+INDEX_SEGMENT: Final = """
 CREATE INDEX calls_{0}_subject ON calls_{0} (subject);
 CREATE INDEX calls_{0}_request ON calls_{0} (request_hash);
 CREATE INDEX calls_{0}_trace ON calls_{0} (trace_id) WHERE trace_id IS NOT NULL;

@@ -30,12 +30,12 @@ def schema_revision(db: Connection) -> str | None:
 def create_tables(db: Connection) -> None:
     """Create the tables of the newest revision in a database that has none of them.
 
-    Without Alembic, which would import 160 modules for it, 13 MB, in a process that never needs them again. The
-    version table is the one that Alembic itself creates.
+    This function does not use Alembic, because Alembic would import 160 modules (13 MB) that the process never needs
+    again. It also creates the version table that Alembic itself would create.
     """
-    for created in metadata.sorted_tables:
-        db.execute(CreateTable(created))
-        for index in sorted(created.indexes, key=lambda index: index.info["order"]):
+    for new_table in metadata.sorted_tables:
+        db.execute(CreateTable(new_table))
+        for index in sorted(new_table.indexes, key=lambda index: index.info["order"]):
             if db.dialect.name == "postgresql":
                 index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
             db.execute(CreateIndex(index))

@@ -25,14 +25,14 @@ from gateway import clock
 from gateway.config import PoolConfig
 from gateway.http.json_depth import parse_stored_json
 from gateway.journal.place import journal_of_node, other_journals_of_node
-from gateway.store.backend import NONE, Backend, Upgrade, node_id
+from gateway.store.backend import NO_NODE_ID, Backend, Upgrade, node_id
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
 from gateway.store.changes import ChangesMissed
 from gateway.store.database_faults import DatabaseUnavailable, raised_as_unavailable
-from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
+from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, database_name
 from gateway.store.postgres.server_preflight import examine
-from gateway.store.postgres.sqlstates import USELESS_AFTER
-from gateway.store.transactions import Bound, Engines, Transactions, as_json, driver_of
+from gateway.store.postgres.sqlstates import CONNECTION_USELESS
+from gateway.store.transactions import BoundStatement, Engines, Transactions, as_json, driver_of
 from gateway.vault import Keyring
 
 # ── Engines for PostgreSQL: one pool for reads and one pool for writes, so that reads never wait for writes.
@@ -50,13 +50,13 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
     return Engines(writer, reader, pool.writers, fetch_row, run_in_one_trip)
 
 
-async def run_in_one_trip(db: AsyncConnection, statements: Sequence[Bound]) -> Sequence[Any] | None:
+async def run_in_one_trip(db: AsyncConnection, statements: Sequence[BoundStatement]) -> Sequence[Any] | None:
     """Run the only statement as a transaction of its own, and return its row."""
     (bound,) = statements
     return await fetch_row(db, bound)
 
 
-async def fetch_row(db: AsyncConnection, bound: Bound) -> Sequence[Any] | None:
+async def fetch_row(db: AsyncConnection, bound: BoundStatement) -> Sequence[Any] | None:
     """Run the statement as a transaction of its own, and return its row.
 
     If the connection cannot be used any more, SQLAlchemy runs the statement again. It fails again, and SQLAlchemy then
@@ -67,7 +67,7 @@ async def fetch_row(db: AsyncConnection, bound: Bound) -> Sequence[Any] | None:
     try:
         row: Sequence[Any] | None = await driver.fetchrow(text, *arguments)
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as fault:
-        if driver.is_closed() or getattr(fault, "sqlstate", None) in USELESS_AFTER:
+        if driver.is_closed() or getattr(fault, "sqlstate", None) in CONNECTION_USELESS:
             await db.exec_driver_sql(text, tuple(arguments))
         raise DBAPIError(text, None, fault, hide_parameters=True) from fault
     return row
@@ -101,7 +101,7 @@ def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options
         **options,
     )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
-    event.listen(engine.sync_engine, "handle_error", _give_up_useless)
+    event.listen(engine.sync_engine, "handle_error", _mark_as_disconnected)
     return engine
 
 
@@ -114,17 +114,17 @@ def _refuse_closed(connection: Any, _record: Any, _proxy: Any) -> None:
         raise InvalidatePoolError
 
 
-def _give_up_useless(context: ExceptionContext) -> None:
-    if getattr(context.original_exception, "sqlstate", None) in USELESS_AFTER:
+def _mark_as_disconnected(context: ExceptionContext) -> None:
+    if getattr(context.original_exception, "sqlstate", None) in CONNECTION_USELESS:
         context.is_disconnect = True
 
 
 CHANNEL: Final = "gateway_changes"
-TOGETHER_S: Final = 0.05  # the wait after a notification, so that one read covers a burst of notifications
+GATHER_S: Final = 0.05  # the wait after a notification, so that one read covers a burst of notifications
 # The limit after the start, so that an attempt that hangs does not outlast an outage by much. At the start, the limit
 # is `store.pool.connect_s`.
 MAX_CONNECT_S: Final = 2.0
-LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
+SELECT_LAST_ID: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
 TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
 
 log = structlog.get_logger(__name__)
@@ -145,7 +145,7 @@ class PostgresWatch:
             async with asyncio.timeout(at_most_s):
                 await self._changed.wait()
                 self._changed.clear()
-                await asyncio.sleep(TOGETHER_S)
+                await asyncio.sleep(GATHER_S)
 
     async def version(self) -> Hashable:
         """Return the last id of the change log. Costs one index lookup.
@@ -158,7 +158,9 @@ class PostgresWatch:
                 async with asyncio.timeout(self._connect_s):
                     db = self._db or await self._connect_listener()
                     sent_at = clock.machine()
-                    last_id, database, timeline = await db.fetchrow(LAST.format(timeline=self.timeline_sql or "NULL"))
+                    last_id, database, timeline = await db.fetchrow(
+                        SELECT_LAST_ID.format(timeline=self.timeline_sql or "NULL")
+                    )
                     received = clock.machine()
             except DatabaseUnreachable as fault:
                 raise DatabaseUnavailable(str(fault)) from fault
@@ -213,7 +215,8 @@ def _measure_clock_offset(sent_at: datetime, received: datetime, database: datet
 
 # ── The store in a PostgreSQL database, which several nodes share.
 
-TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # ASCII "gateway", then the lock's number
+# ASCII "gateway", then the lock's number
+UPGRADE_LOCK: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))
 
 
 NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '')"
@@ -233,7 +236,7 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
     await examine(url, keyring, connect_s=pool.connect_s)
     transactions = Transactions(postgres_engines(url, pool), queue_s=pool.wait_s, notify=notify)
 
-    async def upgrade_in_turn(upgrade: Upgrade) -> None:
+    async def upgrade_exclusively(upgrade: Upgrade) -> None:
         """Run the upgrade on one node at a time, even if many nodes start at the same time.
 
         The later nodes find that there is nothing to upgrade.
@@ -242,19 +245,19 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
         try:
             with raised_as_unavailable():
                 async with engine.begin() as db:
-                    await db.execute(TURN)
+                    await db.execute(UPGRADE_LOCK)
                     await upgrade(db)
         finally:
             await engine.dispose()
 
-    place = place_of(url)
-    journal = await asyncio.to_thread(journal_of_node, place)
-    node = await asyncio.to_thread(node_id, journal.parent) if journal is not None else NONE
+    name = database_name(url)
+    journal = await asyncio.to_thread(journal_of_node, name)
+    node = await asyncio.to_thread(node_id, journal.parent) if journal is not None else NO_NODE_ID
     return Backend(
-        place,
+        name,
         transactions,
         PostgresWatch(url, pool),
-        upgrade_in_turn,
+        upgrade_exclusively,
         PostgresCallLog(transactions),
         journal,
         tuple if journal is None else partial(other_journals_of_node, journal),

@@ -32,7 +32,7 @@ class DatabaseUnreachable(OSError):
     """No connection could be opened. The only argument is a text that describes the cause."""
 
 
-def place_of(url: str) -> str:
+def database_name(url: str) -> str:
     """Return the database's name and host for messages, without user, password and parameters."""
     parts = urlsplit(url)
     hosts = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", ["this machine"])[-1]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
+from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, database_name
 from gateway.store.preflight_checks import (
     KEY_ID_BYTES,
     KEY_ID_FROM,
@@ -53,7 +53,7 @@ def query_read_only(url: str, statement: str, *, connect_s: float) -> Sequence[A
     try:
         return asyncio.run(query())
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
-        raise StoreRefused(f"{place_of(url)} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
+        raise StoreRefused(f"{database_name(url)} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
 
 
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
@@ -63,44 +63,44 @@ async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None
     most `connect_s` seconds for a connection, and the same time for each response. Returns the schema's revision; None
     if the database is empty. Raises StoreRefused.
     """
-    place = place_of(url)
+    name = database_name(url)
     try:
         db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
         try:
             async with db.transaction(isolation="repeatable_read", readonly=True):
-                return await _examine(db, place, keyring)
+                return await _examine(db, name, keyring)
         finally:
             db.terminate()
     except DatabaseUnreachable as fault:
-        message = f"{place} cannot be reached: {fault}. Start it, or correct store.url."
+        message = f"{name} cannot be reached: {fault}. Start it, or correct store.url."
         raise StoreRefused(message, fix="start PostgreSQL, or correct store.url") from fault
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
-        raise StoreRefused(f"{place} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
+        raise StoreRefused(f"{name} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
 
 
-async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) -> str | None:
+async def _examine(db: "asyncpg.Connection[Any]", name: str, keyring: Keyring) -> str | None:
     server = await db.fetchrow(SERVER)
     if server["standby"]:
-        raise StoreRefused(f"{place} is a standby and accepts no writes: set store.url to the primary.")
+        raise StoreRefused(f"{name} is a standby and accepts no writes: set store.url to the primary.")
     if server["encoding"] != "UTF8":
-        raise StoreRefused(f"{place} stores text as {server['encoding']}: create the database with ENCODING 'UTF8'.")
+        raise StoreRefused(f"{name} stores text as {server['encoding']}: create the database with ENCODING 'UTF8'.")
     if server["schema"] is None:
-        raise StoreRefused(f"{place} has none of the schemas in its search_path: create one, such as public.")
+        raise StoreRefused(f"{name} has none of the schemas in its search_path: create one, such as public.")
     tables = {row["tablename"] for row in await db.fetch(TABLES)}
     revision: str | None = None
     if {VERSION_TABLE, "data_keys"} <= tables:
         revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant)
-    check_schema(place, revision=revision, tables=tables, advice=OTHER_DATABASE_ADVICE)
+    check_schema(name, revision=revision, tables=tables, advice=OTHER_DATABASE_ADVICE)
     if revision != REVISIONS[-1] and not server["may_create"]:
         raise StoreRefused(
-            f"{place}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "
+            f"{name}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "
             f'GRANT CREATE ON SCHEMA {server["schema"]} TO "{server["user"]}".'
         )
     if revision is None:
-        check_keys(place, (), keyring)
+        check_keys(name, (), keyring)
     else:
         stored = [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)]
-        check_keys(place, stored, keyring, values=await _count_sealed_under(db, keys_without_master(stored, keyring)))
+        check_keys(name, stored, keyring, values=await _count_sealed_under(db, keys_without_master(stored, keyring)))
     return revision
 
 

@@ -30,7 +30,7 @@ CAUSES: Final = {
     "XX": "it is damaged",
 }
 # After these errors the connection is replaced even if it is still open: a new connection can reach another server.
-USELESS_AFTER: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
+CONNECTION_USELESS: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
 MISSING_PARTS: Final = {"42703": "a column", "42P01": "a table"}  # PostgreSQL's message names the part
 UNREADABLE_TEXT: Final = frozenset({"22021", "22P05"})  # U+0000, which PostgreSQL cannot store in text
 

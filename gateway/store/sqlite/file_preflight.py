@@ -31,8 +31,8 @@ from gateway.vault import Keyring, WrappedKey
 
 EXAMPLE: Final = "sqlite:///gateway.db"
 OTHER_FILE_ADVICE: Final = "set store.url to another file"
-MAX_LOOKS: Final = 10
-LOOK_S: Final = 1.5  # so that a wrong key is reported within two seconds, even if another process keeps the file busy
+MAX_RETRIES: Final = 10
+BUSY_S: Final = 1.5  # so that a wrong key is reported within two seconds, even if another process keeps the file busy
 COUNT_S: Final = 0.5
 
 
@@ -60,7 +60,7 @@ def check_file(path: Path, keyring: Keyring, *, advice: str = OTHER_FILE_ADVICE)
     only reads, so a refused start changes no byte. Returns the schema's revision; None for an absent or empty file.
     `advice`: the advice for the operator if the file belongs to another program.
     """
-    for last_try in (False,) * MAX_LOOKS + (True,):
+    for last_try in (False,) * MAX_RETRIES + (True,):
         stamp_before = _stamp(path)
         try:
             return _check_once(path, keyring, advice)
@@ -144,11 +144,11 @@ def _count_sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> i
     deadline = time.monotonic() + COUNT_S
     db.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
     ids = [bytes.fromhex(key.id) for key in keys]
-    marks, total = ", ".join("?" * len(ids)), 0
+    placeholders, total = ", ".join("?" * len(ids)), 0
     try:
         for column in SEALED:
             key_id = f"substr({column.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
-            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({marks})"  # noqa: S608 (constant names)
+            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({placeholders})"  # noqa: S608 (constant names)
             total += db.execute(query, ids).fetchone()[0]
     except sqlite3.OperationalError:  # counting was interrupted, or an older schema lacks a table
         return None
@@ -217,7 +217,7 @@ def _open_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
     WAL. With a WAL, the connection also reads the WAL, because its committed part belongs to the database.
     """
     mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
-    with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=LOOK_S)) as db:
+    with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=BUSY_S)) as db:
         yield db
 
 

@@ -19,31 +19,41 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store.database_faults import DatabaseDamage, DatabaseUnavailable, raised_as_unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
-from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, OneTrip, T, Transactions, Work, with_fence
+from gateway.store.transactions import (
+    QUEUE_FULL,
+    Before,
+    FenceFailed,
+    InOneTrip,
+    OneTrip,
+    T,
+    Transactions,
+    Work,
+    with_fence,
+)
 
 MAX_WRITES_PER_COMMIT: Final = 64
 # After this time the batch commits, because other processes wait for the lock. The remaining writes wait for the next
 # batch.
 HOLDS_S: Final = 0.05
-PART: Final = "one_of_several"
+SAVEPOINT_NAME: Final = "one_of_several"
 
 
 @dataclass(eq=False, slots=True)
 class WaitingWrite:
     """A write in the queue.
 
-    `asked_at`, `late_at`: when the write was queued and when it times out, on the event loop's clock. `alone`: the
+    `queued_at`, `times_out_at`: when the write was queued and when it times out, on the event loop's clock. `runs_alone`: the
     write's batch failed, so the write runs in a transaction of its own.
     """
 
     work: Work[Any]
     before: Before | None
-    at_once: AtOnce[Any]
+    in_one_trip: InOneTrip[Any]
     outcome: "asyncio.Future[Any]"
-    asked_at: float
-    late_at: float
+    queued_at: float
+    times_out_at: float
     name: str
-    alone: bool = False
+    runs_alone: bool = False
 
     def finish(self, result: object) -> None:
         """Finish the write with its result, or with the exception that it raised."""
@@ -76,17 +86,17 @@ class GroupCommit(Transactions):
     _batch_task: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
 
-    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
+    async def _in_turn(self, work: Work[T], before: Before | None, in_one_trip: InOneTrip[T]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        asked_at = loop.time()
-        late_at = asked_at + self._queue_s
+        queued_at = loop.time()
+        times_out_at = queued_at + self._queue_s
         name = task.get_name() if task else ""
-        write = WaitingWrite(work, before, at_once, loop.create_future(), asked_at, late_at, name)
+        write = WaitingWrite(work, before, in_one_trip, loop.create_future(), queued_at, times_out_at, name)
         if self._batch_task is None:
             self._waiting = deque()
             self._batch_task = asyncio.create_task(self._run_waiting())
         self._waiting.append(write)
-        timer = loop.call_at(late_at, self._refuse_late, write)
+        timer = loop.call_at(times_out_at, self._refuse_late, write)
         try:
             result: T = await write.outcome
             return result
@@ -102,7 +112,7 @@ class GroupCommit(Transactions):
                 if len(batch) > 1:
                     await self._run_together(batch)
                 else:
-                    await self._by_itself(batch[0])
+                    await self._run_single(batch[0])
         finally:
             for write in (*batch, *self._waiting):  # all have ended, unless this task was cancelled
                 write.outcome.cancel()
@@ -110,19 +120,23 @@ class GroupCommit(Transactions):
 
     def _take_batch(self) -> list[WaitingWrite]:
         batch = [self._waiting.popleft()]
-        while self._waiting and len(batch) < MAX_WRITES_PER_COMMIT and not (batch[0].alone or self._waiting[0].alone):
+        while (
+            self._waiting
+            and len(batch) < MAX_WRITES_PER_COMMIT
+            and not (batch[0].runs_alone or self._waiting[0].runs_alone)
+        ):
             batch.append(self._waiting.popleft())
         now = asyncio.get_running_loop().time()
         for write in batch:
-            self.waits.record("write", now - write.asked_at)
+            self.waits.record("write", now - write.queued_at)
         return batch
 
-    async def _by_itself(self, write: WaitingWrite) -> None:
+    async def _run_single(self, write: WaitingWrite) -> None:
         _set_task_name(write.name)
         try:
-            result = await self._run_alone(write.work, write.before, write.at_once)
+            result = await self._run_alone(write.work, write.before, write.in_one_trip)
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
-            _unless_cancelled(fault)
+            _raise_if_cancelled(fault)
             write.finish(fault)
         else:
             write.finish(result)
@@ -138,7 +152,7 @@ class GroupCommit(Transactions):
             failed = frozenset(ended)
             with raised_as_unavailable(self.damage):
                 async with self._engines.writer.begin() as db, _share_connection(db) as driver:
-                    await self._parts(db, driver, works, ended, to_retry)
+                    await self._run_in_savepoints(db, driver, works, ended, to_retry)
             if not any(isinstance(result, Unavailable) for result in ended.values()):
                 self.damage.record_commit()
         except Exception as fault:  # noqa: BLE001 (nothing was written; each write runs alone to find the cause)
@@ -146,7 +160,7 @@ class GroupCommit(Transactions):
             to_retry = [write for write in writes if write not in settled]
             ended = {write: result for write, result in ended.items() if write in settled}
             for write in to_retry:
-                write.alone = not (isinstance(fault, BatchLost) and fault.first)
+                write.runs_alone = not (isinstance(fault, BatchLost) and fault.first)
         for write, result in ended.items():
             write.finish(result)
         self._wait_again(to_retry)
@@ -156,17 +170,17 @@ class GroupCommit(Transactions):
         try:
             fence = await write.before() if write.before is not None else None
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
-            _unless_cancelled(fault)
+            _raise_if_cancelled(fault)
             ended[write] = fault
             return None
         work = write.work if fence is None else with_fence(fence, write.work)
-        return work if write.at_once is None else self._in_one_trip_or(write.at_once, work)
+        return work if write.in_one_trip is None else self._in_one_trip_or(write.in_one_trip, work)
 
-    def _in_one_trip_or(self, at_once: Callable[[], OneTrip[Any] | None], work: Work[Any]) -> Work[Any]:
-        """Return a function that runs the statements of `at_once` or, if they return no row, `work`."""
+    def _in_one_trip_or(self, in_one_trip: Callable[[], OneTrip[Any] | None], work: Work[Any]) -> Work[Any]:
+        """Return a function that runs the statements of `in_one_trip` or, if they return no row, `work`."""
 
         async def run(db: AsyncConnection) -> Any:
-            one_trip = at_once()
+            one_trip = in_one_trip()
             if one_trip is not None:
                 row = await self._engines.run_in_one_trip(db, one_trip.statements)
                 if row is not None:
@@ -175,7 +189,7 @@ class GroupCommit(Transactions):
 
         return run
 
-    async def _parts(
+    async def _run_in_savepoints(
         self,
         db: AsyncConnection,
         driver: OneTripConnection,
@@ -185,42 +199,42 @@ class GroupCommit(Transactions):
     ) -> None:
         """Run each write in its savepoint and store its result in `ended`. Raises BatchLost."""
         loop = asyncio.get_running_loop()
-        enough_at = math.inf
+        batch_ends_at = math.inf
         for number, (write, work) in enumerate(works):
             if number == 1:
                 # Measured from the second write, because the first write possibly waited long for the lock.
-                enough_at = loop.time() + HOLDS_S
-            elif loop.time() > enough_at:
+                batch_ends_at = loop.time() + HOLDS_S
+            elif loop.time() > batch_ends_at:
                 to_retry.append(write)
                 continue
             _set_task_name(write.name)
             try:
-                ended[write] = await _part(db, driver, work, self.damage)
+                ended[write] = await _run_in_savepoint(db, driver, work, self.damage)
             except (Exception, asyncio.CancelledError) as fault:
-                _unless_cancelled(fault)
+                _raise_if_cancelled(fault)
                 if isinstance(fault, FenceFailed):
-                    write.alone = True
+                    write.runs_alone = True
                     to_retry.append(write)
                 else:
                     ended[write] = fault
-                stuck = await _undo(db, driver)
-                if stuck is not None:
-                    ended.setdefault(write, stuck)
+                undo_fault = await _undo(db, driver)
+                if undo_fault is not None:
+                    ended.setdefault(write, undo_fault)
                     raise BatchLost(write, first=number == 0) from fault
 
     def _wait_again(self, writes: Sequence[WaitingWrite]) -> None:
         """Put the writes back at their former places in the queue. A write that has timed out fails."""
         now = asyncio.get_running_loop().time()
         for write in reversed(writes):
-            if now < write.late_at:
+            if now < write.times_out_at:
                 self._waiting.appendleft(write)
             else:
-                write.finish(DatabaseUnavailable(CROWDED))
+                write.finish(DatabaseUnavailable(QUEUE_FULL))
 
     def _refuse_late(self, write: WaitingWrite) -> None:
         if write in self._waiting:  # a write that already runs is no longer in the queue
             self._waiting.remove(write)
-            write.finish(DatabaseUnavailable(CROWDED))
+            write.finish(DatabaseUnavailable(QUEUE_FULL))
 
 
 @asynccontextmanager
@@ -234,12 +248,14 @@ async def _share_connection(db: AsyncConnection) -> AsyncIterator[OneTripConnect
         driver.shared = False
 
 
-async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
+async def _run_in_savepoint(
+    db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage
+) -> object:
     """Run `work` in a savepoint and return its result."""
-    driver.run_with_next(f"SAVEPOINT {PART}")
+    driver.run_with_next(f"SAVEPOINT {SAVEPOINT_NAME}")
     with raised_as_unavailable(damage):
         result: object = await work(db)
-    driver.run_with_next(f"RELEASE {PART}")
+    driver.run_with_next(f"RELEASE {SAVEPOINT_NAME}")
     return result
 
 
@@ -251,14 +267,14 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
     """
     try:
         with raised_as_unavailable():
-            await db.exec_driver_sql(f"ROLLBACK TO {PART}")
+            await db.exec_driver_sql(f"ROLLBACK TO {SAVEPOINT_NAME}")
     except (DBAPIError, Unavailable) as undo_fault:
         return undo_fault
-    driver.run_with_next(f"RELEASE {PART}")
+    driver.run_with_next(f"RELEASE {SAVEPOINT_NAME}")
     return None
 
 
-def _unless_cancelled(fault: BaseException) -> None:
+def _raise_if_cancelled(fault: BaseException) -> None:
     """Raise `fault` if it cancels the task that runs the writes. Otherwise `fault` concerns a single write only."""
     task = asyncio.current_task()
     if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from gateway import clock
 from gateway.http.json_depth import parse_stored_json
 from gateway.journal.place import journal_beside, other_journals_beside
-from gateway.store.backend import ONLY, Backend
+from gateway.store.backend import ONLY_NODE, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import FileGone, cause_of, raised_as_unavailable
 from gateway.store.preflight_checks import DISK_FULL, StoreRefused
@@ -27,7 +27,7 @@ from gateway.store.sqlite.file_preflight import check_file, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
 from gateway.store.sqlite.sqlite_backup import last_backup
 from gateway.store.sqlite.sqlite_driver import Connector, run_statements
-from gateway.store.transactions import Bound, CloseLeft, Engines, as_json, driver_of
+from gateway.store.transactions import BoundStatement, CloseRemaining, Engines, as_json, driver_of
 from gateway.vault import Keyring
 
 # ── The engines for SQLite: one connection writes, and several read. Nothing else opens the file.
@@ -40,7 +40,7 @@ READERS: Final = 4
 SHM_BYTES: Final = 32 << 10  # the size of the file `-shm` of a database with a small WAL
 # a read waits up to 3 × `busy_s` for a connection; reads need no lock, so the queue of reads keeps moving
 READ_WAIT_FACTOR: Final = 3
-EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
+WRITER_PRAGMAS: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 
 def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
@@ -49,7 +49,7 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
     `busy_s`: how long a write waits for other processes, in seconds.
     """
     busy_timeout = f"busy_timeout = {int(busy_s * 1000)}"
-    writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy_timeout))
+    writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*WRITER_PRAGMAS, busy_timeout))
     reader, close_readers = _engine(
         path,
         connections=READERS,
@@ -58,21 +58,21 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
         autocommit=True,
     )
     event.listen(writer.sync_engine, "begin", _begin_immediate)
-    return Engines(writer, reader, 1, fetch_row, run_in_one_trip, close_left=(close_readers, close_writers))
+    return Engines(writer, reader, 1, fetch_row, run_in_one_trip, close_remaining=(close_readers, close_writers))
 
 
-async def fetch_row(db: AsyncConnection, bound: Bound) -> Sequence[Any] | None:
+async def fetch_row(db: AsyncConnection, bound: BoundStatement) -> Sequence[Any] | None:
     row: Sequence[Any] | None = await driver_of(db).run_on_connection(partial(run_statements, [bound]))
     return row
 
 
-async def run_in_one_trip(db: AsyncConnection, statements: Sequence[Bound]) -> Sequence[Any] | None:
+async def run_in_one_trip(db: AsyncConnection, statements: Sequence[BoundStatement]) -> Sequence[Any] | None:
     row: Sequence[Any] | None = await driver_of(db).run_all(statements)
     return row
 
 
-def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:
-    """Return an engine with a single connection, and the function for `Engines.close_left`.
+def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseRemaining]:
+    """Return an engine with a single connection, and the function for `Engines.close_remaining`.
 
     Values of `PRAGMA data_version` can only be compared on the same connection.
     """
@@ -82,7 +82,7 @@ def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft
 
 def _engine(
     path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
-) -> tuple[AsyncEngine, CloseLeft]:
+) -> tuple[AsyncEngine, CloseRemaining]:
     # In AUTOCOMMIT there is no transaction to roll back. Skipping the rollback saves a trip to the thread.
     options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}
     connector = Connector(path)
@@ -98,7 +98,7 @@ def _engine(
         **options,
     )
     event.listen(engine.sync_engine, "connect", _on_connect(pragmas))
-    return engine, connector.close_left
+    return engine, connector.close_remaining
 
 
 def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
@@ -189,7 +189,7 @@ def same_file_check(path: Path) -> Callable[[], None]:
 # ── Noticing changes on SQLite. `PRAGMA data_version` changes with every commit. The WAL file usually changes too,
 # which is cheap to check.
 
-GLANCE_S: Final = 0.05
+CHECK_EVERY_S: Final = 0.05
 
 
 class SqliteWatch:
@@ -202,10 +202,10 @@ class SqliteWatch:
     timeline: str | None = None
     timeline_sql: str | None = None
 
-    def __init__(self, engine: AsyncEngine, close_left: CloseLeft, path: Path) -> None:
+    def __init__(self, engine: AsyncEngine, close_remaining: CloseRemaining, path: Path) -> None:
         self._engine = engine
-        self._close_left = close_left
-        self._log = path.with_name(path.name + "-wal")
+        self._close_remaining = close_remaining
+        self._wal = path.with_name(path.name + "-wal")
         self._last_stamp = self._stamp()
 
     async def wait_for_change(self, at_most_s: float) -> None:
@@ -215,7 +215,7 @@ class SqliteWatch:
         """
         deadline = clock.monotonic() + at_most_s
         while (remaining_s := deadline - clock.monotonic()) > 0:
-            await asyncio.sleep(min(remaining_s, GLANCE_S))
+            await asyncio.sleep(min(remaining_s, CHECK_EVERY_S))
             stamp = self._stamp()
             if stamp != self._last_stamp:
                 self._last_stamp = stamp
@@ -230,14 +230,14 @@ class SqliteWatch:
 
     async def close(self) -> None:
         await self._engine.dispose()
-        await self._close_left()
+        await self._close_remaining()
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
-            log_stat = self._log.stat()
+            wal_stat = self._wal.stat()
         except OSError:
             return None
-        return log_stat.st_mtime_ns, log_stat.st_size
+        return wal_stat.st_mtime_ns, wal_stat.st_size
 
 
 # ── The store in a SQLite file.
@@ -266,6 +266,6 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
         call_log,
         await asyncio.to_thread(journal_beside, path),
         partial(other_journals_beside, path),
-        ONLY,
+        ONLY_NODE,
         partial(last_backup, path),
     )

@@ -57,12 +57,12 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, replaces: bool, ste
         partial = target.with_name(f".{target.name}.partial")
         try:
             copied_at = copy(source, partial, step)
-            _mark(partial, copied_at)
+            _write_snapshot_time(partial, copied_at)
             check(partial, keyring)
             with closing(sqlite3.connect(f"{partial.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
                 connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
             size_bytes = partial.stat().st_size
-            put(partial, target, replaces=replaces)
+            move_into_place(partial, target, replaces=replaces)
         finally:
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # this user cannot write to the folder, but the backup is complete
@@ -131,7 +131,7 @@ def copy(source: Path, target: Path, step: Step) -> datetime:
     return copied_at
 
 
-def _mark(path: Path, copied_at: datetime) -> None:
+def _write_snapshot_time(path: Path, copied_at: datetime) -> None:
     seconds = int(copied_at.timestamp())
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(f"PRAGMA user_version = {seconds - UNSIGNED if seconds >= UNSIGNED // 2 else seconds}")
@@ -143,32 +143,32 @@ def backed_up_at(db: sqlite3.Connection) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
-def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
+def check(path: Path, keyring: Keyring, *, shown_path: Path | None = None) -> None:
     """Check that a copy is undamaged, has a known schema and opens with `keyring`. Raises StoreRefused.
 
-    `called`: the path to show in messages; None for `path`.
+    `shown_path`: the path to show in messages; None for `path`.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         result = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if result != "ok":
-            raise StoreRefused(f"{called or path} is damaged: {' '.join(result.split())}.")
+            raise StoreRefused(f"{shown_path or path} is damaged: {' '.join(result.split())}.")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
-            raise StoreRefused(f"{called or path} is not a gateway's database.")
+            raise StoreRefused(f"{shown_path or path} is not a gateway's database.")
     check_file(path, keyring)
 
 
-def give_to_owner_of(model: Path, path: Path) -> None:
-    """Give `path` the owner of `model`, if this user may do that.
+def give_to_owner_of(owner_file: Path, path: Path) -> None:
+    """Give `path` the owner of `owner_file`, if this user may do that.
 
     Otherwise, the gateway's own user cannot open the files of a command that root has run. That user can replace `path`
     by a link, which is not followed.
     """
-    owner = model.stat()
+    owner = owner_file.stat()
     with suppress(OSError):
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def put(new_file: Path, target: Path, *, replaces: bool) -> None:
+def move_into_place(new_file: Path, target: Path, *, replaces: bool) -> None:
     """Write `new_file` to the disk, then rename it to `target` atomically.
 
     `replaces`: whether to replace an existing `target`. Raises StoreRefused if `target` exists and `replaces` is false.
@@ -195,14 +195,14 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def faults_of_file(path: Path, done: str = "written") -> Iterator[None]:
+def faults_of_file(path: Path, verb: str = "written") -> Iterator[None]:
     """Raise StoreRefused, with a message of one line, in place of an error of SQLite or of the operating system.
 
-    `done`: the verb of the message, for example "read": the message then says that the file cannot be read.
+    `verb`: the verb of the message, for example "read": the message then says that the file cannot be read.
     """
     try:
         yield
     except (sqlite3.Error, OSError) as fault:
         reason = sqlite_cause(fault) if isinstance(fault, sqlite3.Error) else fault.strerror
-        place = getattr(fault, "filename", None) or path
-        raise StoreRefused(f"{place} cannot be {done}: {reason or fault}.") from fault
+        file_name = getattr(fault, "filename", None) or path
+        raise StoreRefused(f"{file_name} cannot be {verb}: {reason or fault}.") from fault

@@ -94,28 +94,28 @@ class OneTripConnection(aiosqlite.Connection):
 
     async def run_on_connection(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run `work` in the connection's thread and return its result."""
-        ahead, self._queued_statements = self._queued_statements, []
+        queued_statements, self._queued_statements = self._queued_statements, []
         is_last, self._is_last = self._is_last, False
         try:
-            return await self._execute(partial(_run_trip, ahead, work, is_last), self._conn)  # type: ignore[no-untyped-call]
+            return await self._execute(partial(_run_trip, queued_statements, work, is_last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             self._is_cut_off = True  # the waiting task was cancelled, but the thread still runs the work
             raise
 
     async def commit(self) -> None:
         """Commit the transaction and its open savepoints. Makes no trip if no statement was run."""
-        self._nothing_comes()
+        self._forget_queued()
         if self._is_cut_off or self.in_transaction:
             await self.run_on_connection(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
         """Roll back. Makes no trip if no transaction is open, because a pool rolls back even after a commit."""
-        self._nothing_comes()
+        self._forget_queued()
         if self._is_cut_off or self.in_transaction:
             await self.run_on_connection(sqlite3.Connection.rollback)
             self._is_cut_off = False
 
-    def _nothing_comes(self) -> None:
+    def _forget_queued(self) -> None:
         """Forget the statements that would share the trip of a next statement, because there is none."""
         self._queued_statements.clear()
         self._is_last = False
@@ -133,15 +133,15 @@ class Connector:
         self._open_connections: weakref.WeakSet[OneTripConnection] = weakref.WeakSet()
 
     async def __call__(self) -> OneTripConnection:
-        opening = asyncio.ensure_future(self._open())
+        open_task = asyncio.ensure_future(self._open())
         try:
-            return await asyncio.shield(opening)
+            return await asyncio.shield(open_task)
         except asyncio.CancelledError:
             with suppress(sqlite3.Error):
-                await (await opening).close()
+                await (await open_task).close()
             raise
 
-    async def close_left(self) -> None:
+    async def close_remaining(self) -> None:
         """Close the connections that were in use during the engine's `dispose`, which did not close them.
 
         A connection of this kind later returns to the disposed pool, which does not close connections.
@@ -158,9 +158,9 @@ class Connector:
 
 
 def _run_trip(
-    ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], is_last: bool, db: sqlite3.Connection
+    queued_statements: Sequence[str], work: Callable[[sqlite3.Connection], Any], is_last: bool, db: sqlite3.Connection
 ) -> Any:
-    for statement in ahead:
+    for statement in queued_statements:
         db.execute(statement).close()
     result = work(db)
     if is_last:

@@ -30,7 +30,7 @@ from gateway.store.sqlite.sqlite_backup import (
     copy,
     faults_of_file,
     give_to_owner_of,
-    put,
+    move_into_place,
     sync_folder,
     write_entry,
 )
@@ -41,7 +41,7 @@ LOCK_FROM: Final = 0x40000000
 LOCK_BYTES: Final = 512
 MAX_NAMED: Final = 1000  # maximum number of connections that a restore names
 # The columns of a credential and of its refreshes, without the data that the application stores with a connection.
-OF_THE_CREDENTIAL: Final = (
+CREDENTIAL_COLUMNS: Final = (
     *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
     *("previous_refresh", "previous_refresh_version", "previous_refresh_until", "intent_digest", "intent_at"),
     *("lease_owner", "lease_until", "failure_code", "failure_message", "failure_final", "failure_at"),
@@ -49,17 +49,19 @@ OF_THE_CREDENTIAL: Final = (
     *("last_refreshed_at", "dies_at", "keep_alive_at", "updated_at", "rotates"),
 )
 BACKUP_ADVICE: Final = "name a backup that `gateway backup` made"
-OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_reserved", "created_at")
+DATA_KEY_COLUMNS: Final = ("id", "environment", "master_key_id", "wrapped", "seals_reserved", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
     """The result of a restore.
 
-    `at`: the time of the backup; None if unknown. `connections`: the number of connections after the restore. `kept`:
-    the new path of the replaced database; None if there was no database. `restored`: the connections that had been
-    deleted after the backup and now exist again, at most `MAX_NAMED`. `restored_count`: the number of all of them.
-    `removed_count`: the number of connections that had been created after the backup and no longer exist.
+    - `at`: the time of the backup; None if unknown
+    - `connections`: the number of connections after the restore
+    - `kept`: the new path of the replaced database; None if there was no database
+    - `restored`: the connections that had been deleted after the backup and now exist again, at most `MAX_NAMED`
+    - `restored_count`: the number of all of them
+    - `removed_count`: the number of connections that had been created after the backup and no longer exist
 
     `taken_over`: the number of connections whose newer credential was taken from the replaced database. None if there
     was no database, if the database could not be read, or with `exactly`.
@@ -99,7 +101,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
                     write_entry(db, _entry(backup, backed_up_at, taken_count, restored_count, removed_count))
                 replaced_file = _keep_replaced_file(path)
                 give_to_owner_of(path if replaced_file else path.parent, restored_file)
-                put(restored_file, path, replaces=True)
+                move_into_place(restored_file, path, replaces=True)
         finally:
             restored_file.unlink(missing_ok=True)
     return RestoreResult(backed_up_at, connections, replaced_file, taken_count, restored_count, removed_count, restored)
@@ -111,7 +113,7 @@ def _prepare_copy(backup: Path, restored_file: Path, keyring: Keyring, step: Ste
         if check_file(backup, keyring, advice=BACKUP_ADVICE) is None:
             raise StoreRefused(f"{backup} is not a gateway's database: {BACKUP_ADVICE}.")
         copy(backup, restored_file, step)
-        check(restored_file, keyring, called=backup)
+        check(restored_file, keyring, shown_path=backup)
     asyncio.run(_upgrade(restored_file, keyring))
     with closing(sqlite3.connect(restored_file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
@@ -156,12 +158,12 @@ def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-_Merged = tuple[int | None, int, int, tuple[ConnectionRef, ...]]
+_MergeResult = tuple[int | None, int, int, tuple[ConnectionRef, ...]]
 """`taken_over`, `restored_count`, `removed_count` and `restored` of `RestoreResult`."""
-_NOTHING_MERGED: Final[_Merged] = (None, 0, 0, ())
+_NOTHING_MERGED: Final[_MergeResult] = (None, 0, 0, ())
 
 
-def _merge(restored_file: Path, path: Path, lock: int | None, keyring: Keyring, *, exactly: bool) -> _Merged:
+def _merge(restored_file: Path, path: Path, lock: int | None, keyring: Keyring, *, exactly: bool) -> _MergeResult:
     """Merge newer credentials from the replaced database into `restored_file`.
 
     `lock`: the descriptor of the locked database file; None if there is no file.
@@ -169,11 +171,11 @@ def _merge(restored_file: Path, path: Path, lock: int | None, keyring: Keyring, 
     if lock is None:
         return _NOTHING_MERGED
     replaced_file = path.with_name(f".{path.name}.replaced")
-    log = path.with_name(path.name + "-wal")
+    wal = path.with_name(path.name + "-wal")
     try:
         _copy_through(lock, replaced_file)
-        if log.exists():
-            shutil.copyfile(log, replaced_file.with_name(replaced_file.name + "-wal"))
+        if wal.exists():
+            shutil.copyfile(wal, replaced_file.with_name(replaced_file.name + "-wal"))
         with closing(sqlite3.connect(replaced_file, isolation_level=None)) as db:
             db.execute("PRAGMA journal_mode = DELETE")
         check(replaced_file, keyring)
@@ -198,7 +200,7 @@ def _copy_through(descriptor: int, target: Path) -> None:
             position += len(piece)
 
 
-def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
+def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _MergeResult:
     """Take over, in one transaction, the credentials with the same or a newer version, and their data keys."""
     removed_count = _count(
         db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)"
@@ -216,11 +218,11 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     newer = f"SELECT 1 {same_connection} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
     taken_count = _count(db, f"SELECT count(*) FROM connections AS mine {refreshed}")  # noqa: S608
-    columns, of_key = ", ".join(OF_THE_CREDENTIAL), ", ".join(OF_A_DATA_KEY)
+    columns, key_columns = ", ".join(CREDENTIAL_COLUMNS), ", ".join(DATA_KEY_COLUMNS)
     db.execute("BEGIN IMMEDIATE")
     db.execute("INSERT OR IGNORE INTO environments SELECT * FROM replaced.environments")
     db.execute(
-        f"INSERT INTO data_keys ({of_key}) SELECT {of_key} FROM replaced.data_keys "  # noqa: S608
+        f"INSERT INTO data_keys ({key_columns}) SELECT {key_columns} FROM replaced.data_keys "  # noqa: S608
         "WHERE id NOT IN (SELECT id FROM data_keys) ORDER BY number"
     )
     db.execute(f"UPDATE connections SET ({columns}) = (SELECT {columns} {same_connection}) WHERE EXISTS ({newer})")  # noqa: S608

@@ -251,7 +251,7 @@ async def test_interrupted_deletion_is_resumed(
     assert found is not None
     from gateway import clock
 
-    await runtime.store.integrations.begin_end(found, now=clock.now())
+    await runtime.store.integrations.begin_deletion(found, now=clock.now())
     taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
     assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
     monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_DELAY_S", 0.0)

@@ -302,13 +302,13 @@ async def test_audit_records_that_cannot_be_sealed_are_reported(
         raise Unavailable("store_unavailable", "away")
 
     monkeypatch.setattr(running.runtime.store.audit, "append_to_chain", raise_unavailable)
-    running.runtime.store.trail.noted.set()
+    running.runtime.store.trail.record_written.set()
     async with asyncio.timeout(PATIENCE_S):
         while not keeper.failing:
             await asyncio.sleep(0.01)
     assert metric_values(running, "gateway_audit_not_sealed") == {(): 1}
     monkeypatch.undo()
-    running.runtime.store.trail.noted.set()
+    running.runtime.store.trail.record_written.set()
     async with asyncio.timeout(PATIENCE_S):
         while keeper.failing:
             await asyncio.sleep(0.01)

@@ -38,7 +38,7 @@ def start_reads(running: RunningGateway) -> list[asyncio.Task[None]]:
         await reload_gateway(running)
         running.runtime.store.missing_keys.reload_finished()
 
-    running.runtime.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
+    running.runtime.store.missing_keys.start_reload = lambda _ids: tasks.append(asyncio.create_task(read_again()))
     return tasks
 
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from gateway.authorization import open_authorizations, outcomes
 from gateway.errors import Unavailable
 from gateway.records.connecting import FlowOptions
-from gateway.store.pending_authorizations import _flow_address
+from gateway.store.pending_authorizations import _flow_seal_place
 from gateway.store.tables import flow_results, flows
 from tests.fakes.gateways import RunningGateway, write_entry
 from tests.fakes.held_calls import hold_after
@@ -32,7 +32,7 @@ async def store_in_earlier_form(running: RunningGateway, *members: str) -> dict[
     flow = await store.flows._flow(row)
     before = {name: value for name, value in store.open(flow.details).items() if name in members}
     assert set(before) == set(members)
-    sealed = store.vault.seal_json(before, **_flow_address(flow.environment, flow.state_digest))
+    sealed = store.vault.seal_json(before, **_flow_seal_place(flow.environment, flow.state_digest))
     await store.transactions.write(lambda db: db.execute(update(flows).values(details=sealed.ciphertext)))
     return before
 

@@ -270,7 +270,7 @@ async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
 
 
 async def test_heartbeat_continues_after_an_unexpected_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    for pause in ("BEAT_S", "SOON_S"):
+    for pause in ("HEARTBEAT_S", "FREQUENT_HEARTBEAT_S"):
         monkeypatch.setattr(f"gateway.store.failover.{pause}", 0.02)
     failover = (await start()).runtime.store.failover
     reconciling, fault, calls = failover.reconciling, RuntimeError("a bug"), list[None]()

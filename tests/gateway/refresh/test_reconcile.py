@@ -123,7 +123,7 @@ async def test_silence_counts_from_the_failover(start: Start, tracker: Tracker, 
 async def test_process_sends_heartbeats_and_removes_its_row_at_the_stop(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.store.failover.BEAT_S", 0.02)
+    monkeypatch.setattr("gateway.store.failover.HEARTBEAT_S", 0.02)
     node = await start()
     row = await db.fetchrow("SELECT processes.timeline, timelines.timeline AS known FROM processes, timelines")
     assert row is not None

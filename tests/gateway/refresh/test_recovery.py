@@ -259,7 +259,7 @@ async def test_outage_of_the_database_does_not_count_as_time_for_the_holder_to_r
     killed_process: KilledProcess, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """During the outage, the holder could neither renew its lease nor store its reply."""
-    monkeypatch.setattr("gateway.store.failover.BEAT_S", 0.02)
+    monkeypatch.setattr("gateway.store.failover.HEARTBEAT_S", 0.02)
     await killed_process.record_reply(killed_process.rotated(tracker))
     killed_process.dies()
     other = await start("b")
@@ -368,7 +368,7 @@ async def test_token_of_unknown_rotation_recovers_although_the_row_names_another
     owner, digest = await second.holders.new_owner(), token_digest(second, row)
     await end_lease_earlier(database, LEASE + FENCE)
     assert await second.refreshes.lease_refresh(
-        REF, owner=owner, ttl=LEASE, known_row=row, intent=digest, ran_out=FENCE
+        REF, owner=owner, ttl=LEASE, known_row=row, intent=digest, expired_for=FENCE
     )
     assert second.journal.marker is not None
     second.journal.marker.release()

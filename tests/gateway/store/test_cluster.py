@@ -9,7 +9,7 @@ import pytest
 from gateway.journal import ProcessMarker
 from gateway.records.connection import Lease
 from gateway.refresh.decision import Holder
-from gateway.store.backend import FILE, NONE, ONLY, node_id
+from gateway.store.backend import NO_NODE_ID, NODE_ID_FILE, ONLY_NODE, node_id
 from gateway.store.cluster import Holders
 from tests.fakes.journal import slot_file
 from tests.gateway.store.conftest import NOW
@@ -74,34 +74,34 @@ async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_fi
 @pytest.mark.parametrize("owner", ["n2.ab12.x", "ab12.x", "killed", "", "../x.one", "n1.../x.one", "delete-1", ".one"])
 async def test_unknown_owner_may_be_a_running_process_of_another_machine(journal_folder: Path, owner: str) -> None:
     assert await holder_of(holders(journal_folder, "n1"), owner) is Holder.ELSEWHERE
-    assert await holder_of(holders(None, NONE), owner) is Holder.ELSEWHERE
+    assert await holder_of(holders(None, NO_NODE_ID), owner) is Holder.ELSEWHERE
 
 
 async def test_owner_on_a_machine_without_a_journal_is_recognized_by_its_empty_name(journal_folder: Path) -> None:
-    without = holders(None, NONE)
+    without = holders(None, NO_NODE_ID)
     owner = await without.new_owner()
     assert await holder_of(without, owner) is Holder.HERE_ENDED
-    assert await holder_of(holders(None, NONE), owner) is Holder.WITHOUT_JOURNAL
+    assert await holder_of(holders(None, NO_NODE_ID), owner) is Holder.WITHOUT_JOURNAL
     assert await holder_of(holders(journal_folder, "n1"), owner) is Holder.WITHOUT_JOURNAL
     assert await holders(journal_folder, "n1").holder_of(None) is Holder.NOBODY
 
 
 @pytest.mark.parametrize("owner", ["killed", "ab12.x", "local.ab12.x"])
 async def test_with_sqlite_every_owner_counts_as_a_process_of_this_machine(journal_folder: Path, owner: str) -> None:
-    assert await holder_of(holders(journal_folder, ONLY), owner) is Holder.HERE_ENDED
+    assert await holder_of(holders(journal_folder, ONLY_NODE), owner) is Holder.HERE_ENDED
 
 
 def test_machine_name_is_stable(tmp_path: Path) -> None:
     name = node_id(tmp_path)
     assert name.isalnum()
     assert node_id(tmp_path) == name
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-    assert node_id(tmp_path / "nowhere") == NONE
+    assert [path.name for path in tmp_path.iterdir()] == [NODE_ID_FILE]
+    assert node_id(tmp_path / "nowhere") == NO_NODE_ID
 
 
 @pytest.mark.parametrize("damaged", [b"", b"../x", b"\xff\xfe"])
 def test_truncated_machine_name_is_replaced(tmp_path: Path, damaged: bytes) -> None:
-    (tmp_path / FILE).write_bytes(damaged)
+    (tmp_path / NODE_ID_FILE).write_bytes(damaged)
     name = node_id(tmp_path)
     assert name.isalnum()
     assert node_id(tmp_path) == name

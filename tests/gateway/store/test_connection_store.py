@@ -186,8 +186,8 @@ async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after
     claim = store.refreshes.lease_refresh
     assert await claim(REF, owner="a", ttl=-TTL / 2, known_row=seen, intent="digest")
     row = await store.connections.get(REF)
-    assert not await claim(REF, owner="b", ttl=TTL, known_row=row, ran_out=TTL)
-    assert await claim(REF, owner="b", ttl=TTL, known_row=row, ran_out=TTL / 4)
+    assert not await claim(REF, owner="b", ttl=TTL, known_row=row, expired_for=TTL)
+    assert await claim(REF, owner="b", ttl=TTL, known_row=row, expired_for=TTL / 4)
 
 
 async def test_only_the_lease_of_the_dead_holder_is_claimed(store: Store) -> None:
@@ -207,7 +207,7 @@ async def test_lease_is_restored_to_its_former_holder(store: Store) -> None:
     row = await store.connections.get(REF)
     assert row is not None
     assert await claim(REF, owner="b", ttl=TTL, known_row=row, from_holder=True, intent="digest")
-    await store.refreshes.release_lease(REF, owner="b", still_open=True, former=row.lease)
+    await store.refreshes.release_lease(REF, owner="b", keep_intent=True, former_lease=row.lease)
     after = await store.connections.get(REF)
     assert after is not None
     assert (after.lease, after.intent and after.intent.digest) == (row.lease, "digest")
@@ -220,7 +220,7 @@ async def test_failure_before_the_call_restores_the_former_lease(store: Store) -
     row = await store.connections.get(REF)
     assert row is not None
     assert await claim(REF, owner="b", ttl=TTL, known_row=row, intent="digest")
-    after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
+    after = await fail(REF, owner="b", version=1, failure=FAILURE, keep_intent=True, former_lease=row.lease)
     assert after is not None
     assert (after.lease, after.intent is not None) == (row.lease, True)
     assert [item.ref for item in await store.refreshes.find_unsettled(limit=9)] == [REF]

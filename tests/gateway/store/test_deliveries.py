@@ -21,7 +21,7 @@ QUEUE = ("dev", "primary")
 TTL = timedelta(seconds=60)
 TAKEN = DeliveryOutcome(DeliveryState.DELIVERED, 200)
 
-ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
+ROOM = {"max_waiting": 100, "max_waiting_bytes": 1 << 20}
 
 
 @pytest.fixture

@@ -35,7 +35,9 @@ async def test_due_connections_are_ordered_by_time(store: Store) -> None:
     assert [item.ref.connection_id for item in await store.keep_alive.find_unplanned("jira", after_id=0, limit=9)] == [
         "u3"
     ]
-    assert [client.ref.connection_id for client in await store.keep_alive.too_late("jira", NOW, limit=9)] == ["u0"]
+    assert [client.ref.connection_id for client in await store.keep_alive.find_planned_after("jira", NOW, limit=9)] == [
+        "u0"
+    ]
     assert await store.keep_alive.due("github", NOW, limit=10) == []
 
 

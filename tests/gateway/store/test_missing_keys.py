@@ -32,7 +32,7 @@ async def test_value_under_a_missing_key_opens_after_the_reload(open_test_store:
         await this_node.use_keyring(Keyring([OTHER, KEY]))
         this_node.missing_keys.reload_finished()
 
-    this_node.missing_keys.ask = lambda _ids: reload_requests.append(asyncio.create_task(read_again()))
+    this_node.missing_keys.start_reload = lambda _ids: reload_requests.append(asyncio.create_task(read_again()))
     found = await asyncio.gather(*(this_node.connections.get(REF) for _ in range(5)))
     await asyncio.gather(*(this_node.connections.put(new(), now=NOW) for _ in range(5)))
     assert [this_node.open(item.credential)["apiKey"] for item in found if item is not None] == ["k"] * 5
@@ -48,7 +48,7 @@ async def test_a_missing_key_is_a_503_and_not_requested_each_time(open_test_stor
         reload_requests.append(None)
         this_node.missing_keys.reload_finished()
 
-    this_node.missing_keys.ask = record_and_finish
+    this_node.missing_keys.start_reload = record_and_finish
     for _ in range(3):
         with pytest.raises(Unavailable, match="does not have"):
             await this_node.connections.put(new(), now=NOW)
@@ -62,12 +62,12 @@ async def test_other_writes_run_while_a_key_is_requested(
     this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await other_node.rotation.rotate(lambda _done, _all: None)
     request_arrived = asyncio.Event()
-    this_node.missing_keys.ask = lambda _ids: request_arrived.set()
+    this_node.missing_keys.start_reload = lambda _ids: request_arrived.set()
     waiting = asyncio.create_task(this_node.connections.put(new(), now=NOW))
     async with asyncio.timeout(PATIENCE_S):
         await request_arrived.wait()
         await this_node.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
-    assert not this_node.data_keys._allowing.locked(), "writes that need no new data key do not wait either"
+    assert not this_node.data_keys._allow_lock.locked(), "writes that need no new data key do not wait either"
     assert not waiting.done()
     await this_node.use_keyring(Keyring([OTHER, KEY]))
     this_node.missing_keys.reload_finished()
@@ -80,7 +80,7 @@ async def test_unusable_data_key_is_logged_once_a_minute(
     this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await other_node.rotation.rotate(lambda _done, _all: None)
     await other_node.connections.put(new(), now=NOW)
-    this_node.missing_keys.ask = lambda _ids: this_node.missing_keys.reload_finished()
+    this_node.missing_keys.start_reload = lambda _ids: this_node.missing_keys.reload_finished()
     with structlog.testing.capture_logs() as logs:
         for minute in (0, 1):
             monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
@@ -100,7 +100,7 @@ async def test_reload_is_requested_with_growing_pauses(monkeypatch: pytest.Monke
         reload_requests.append(now)
         missing.reload_finished()
 
-    missing.ask = ask
+    missing.start_reload = ask
     assert await missing.request_reload({"a"})
     assert not await missing.request_reload({"a"})
     assert await missing.request_reload({"a", "b"})
@@ -113,7 +113,7 @@ async def test_reload_is_requested_with_growing_pauses(monkeypatch: pytest.Monke
 
 async def test_concurrent_requests_share_one_reload() -> None:
     missing, reload_requests = MissingKeys(), list[None]()
-    missing.ask = lambda _ids: reload_requests.append(None)
+    missing.start_reload = lambda _ids: reload_requests.append(None)
     waiting = [asyncio.create_task(missing.request_reload({name})) for name in ("a", "a", "b")]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
@@ -125,7 +125,7 @@ async def test_concurrent_requests_share_one_reload() -> None:
 async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 0.05)
     missing, reload_requests = MissingKeys(), list[None]()
-    missing.ask = lambda _ids: reload_requests.append(None)
+    missing.start_reload = lambda _ids: reload_requests.append(None)
     first = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", PATIENCE_S)
@@ -143,6 +143,6 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
 async def test_wait_for_a_reload_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 0.05)
     missing = MissingKeys()
-    missing.ask = lambda _ids: None
+    missing.start_reload = lambda _ids: None
     assert not await missing.request_reload({"a"})
     assert not await missing.request_reload({"a"})

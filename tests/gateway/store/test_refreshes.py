@@ -140,7 +140,10 @@ async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: S
     assert row is not None
     failure = RefreshFailure("rotation_lost", "lost", True, NOW, 1)
     reported = store.refreshes.record_failure
-    assert await reported(REF, owner="lost", version=1, failure=failure, still_open=True, former=row.lease) is not None
+    assert (
+        await reported(REF, owner="lost", version=1, failure=failure, keep_intent=True, former_lease=row.lease)
+        is not None
+    )
     ref = REF._replace(connection_id="c2")
     seen, _ = await store.connections.put(new(ref), now=NOW)
     assert await store.refreshes.lease_refresh(ref, owner="b", ttl=TTL, known_row=seen, intent="digest")

@@ -87,7 +87,7 @@ async def fill(store: Store, count: int) -> None:
     assert made is not None
     assert await store.signing_keys.ensure("dev", lambda: Secret("whsec_x"), now=NOW)
     store.outbox.targets_of = lambda _: ("https://app.example.com/events",)
-    assert await store.webhooks.queue_webhook(made, {"body": "hello"}, now=NOW, waiting=9, waiting_bytes=9) == 0
+    assert await store.webhooks.queue_webhook(made, {"body": "hello"}, now=NOW, max_waiting=9, max_waiting_bytes=9) == 0
     store.outbox.targets_of = lambda _: ()
 
 

@@ -99,8 +99,8 @@ async def test_integration_with_connections_is_neither_renamed_nor_deleted(store
     await store.connections.put(new(ref), now=NOW)
     assert await store.integrations.has_connections("dev", "jira")
     assert await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER) is None
-    assert await store.integrations.begin_end(stored, now=LATER)
-    assert not await store.integrations.begin_end(stored, now=LATER)
+    assert await store.integrations.begin_deletion(stored, now=LATER)
+    assert not await store.integrations.begin_deletion(stored, now=LATER)
     assert not await store.integrations.end(stored)
     assert await store.integrations.get("dev", "jira") is None
     assert await store.integrations.all() == []
@@ -125,7 +125,7 @@ async def test_integration_change_is_reported_without_a_connection(store: Store)
     moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
     assert await read_changes() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
     assert moved is not None
-    await store.integrations.begin_end(moved, now=LATER)
+    await store.integrations.begin_deletion(moved, now=LATER)
     assert await read_changes() == [ConnectionRef("dev", "moved", "")]
 
 
@@ -166,7 +166,7 @@ async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_
         await store.connections.put(late, now=LATER)
     late = new(REF._replace(integration_id="other"), integration_uid=stored.managed_row.uid)
     await store.connections.put(late, now=LATER)
-    await store.integrations.begin_end(renamed, now=LATER)
+    await store.integrations.begin_deletion(renamed, now=LATER)
     with pytest.raises(NotFound):
         await store.connections.put(late, now=LATER)
     assert not await store.integrations.end(renamed)
@@ -189,7 +189,7 @@ async def test_a_connection_that_is_being_stored_keeps_its_integration(store: St
         await waiting_for_lock(url)
         renamed = replace(stored, integration_id="other")
         if action == "delete":
-            await store.integrations.begin_end(stored, now=LATER)
+            await store.integrations.begin_deletion(stored, now=LATER)
             ending: asyncio.Task[object] = asyncio.create_task(store.integrations.end(stored))
         else:
             ending = asyncio.create_task(store.integrations.change(stored, renamed, now=LATER))

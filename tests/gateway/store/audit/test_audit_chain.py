@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry, ChainedRecord, columns_of
 from gateway.store.audit.audit_chain import (
     ChainCheck,
+    ChainVerdict,
     Checkpoint,
-    Verdict,
     checkpoints_in,
     first_hash,
-    link,
+    hash_record,
     public_text,
 )
 
@@ -48,7 +48,7 @@ def make_chain(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE)
     found = []
     for body in bodies:
         sequence += 1
-        digest = link(digest, sequence, body)
+        digest = hash_record(digest, sequence, body)
         found.append(ChainedRecord(sequence, digest, columns_of(body), body))
     return found
 
@@ -57,7 +57,7 @@ def checkpoint(record: ChainedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoin
     return Checkpoint(STORE, record.sequence, record.hash, START).sign(key)
 
 
-def check_chain(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdict:
+def check_chain(records: list[ChainedRecord], *checkpoints: Checkpoint) -> ChainVerdict:
     check = ChainCheck((0, first_hash(STORE)), checkpoints)
     check.feed(records)
     return check.finish()

@@ -16,7 +16,7 @@ from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilt
 from gateway.records.connection import EndUser
 from gateway.records.operation import current_request_id
 from gateway.store import Edit, Store
-from gateway.store.audit.audit_chain import Checkpoint, Verdict
+from gateway.store.audit.audit_chain import ChainVerdict, Checkpoint
 from gateway.store.audit.audit_check import verify_chain
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new, sqlite_only
@@ -51,7 +51,7 @@ async def sign_checkpoint(store: Store) -> Checkpoint:
     return signed
 
 
-async def verify_store(store: Store, *checkpoints: Checkpoint, key: str = "", own: bool = True) -> Verdict:
+async def verify_store(store: Store, *checkpoints: Checkpoint, key: str = "", own: bool = True) -> ChainVerdict:
     return await verify_chain(store.audit, checkpoints, [key or await store.audit.public_key(now=NOW)], with_stored=own)
 
 
@@ -255,7 +255,7 @@ async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None
     await store.trail.write(entry(52))
     verdict = await verify_store(store, last_checkpoint)
     assert verdict.ok
-    assert (verdict.last, verdict.proven_to, verdict.unsealed, verdict.unproven) == (15, 13, 1, 3)
+    assert (verdict.last, verdict.proven_to, verdict.waiting_records, verdict.unproven) == (15, 13, 1, 3)
 
 
 async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> None:

@@ -315,7 +315,7 @@ async def test_data_key_made_in_a_commit_seals_the_later_writes_of_the_commit(st
     old, _ = await store.connections.put(new(), now=NOW)
     async with hold_writes(store) as tasks:
         tasks.append(put(store, "a"))
-        tasks.append(asyncio.create_task(store.transactions.write(lambda db: store.data_keys.make(db, "dev"))))
+        tasks.append(asyncio.create_task(store.transactions.write(lambda db: store.data_keys.create_key(db, "dev"))))
         tasks.append(put(store, "b"))
     first, second = (tasks[n].result()[0].credential.ciphertext[1:9] for n in (0, 2))
     assert first == old.credential.ciphertext[1:9]
