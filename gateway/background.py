@@ -27,10 +27,10 @@ def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -
 
 async def end_background(tasks: Iterable["asyncio.Task[None]"]) -> None:
     """Cancel `tasks` and wait until they have ended."""
-    ending = list(tasks)
-    for task in ending:
+    task_list = list(tasks)
+    for task in task_list:
         task.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
+    await asyncio.gather(*task_list, return_exceptions=True)
 
 
 @asynccontextmanager

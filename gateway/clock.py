@@ -37,9 +37,9 @@ class Offset:
     """How far the database's clock is ahead of this machine's clock. Each process has one instance, `offset`.
 
     A measurement has three times: this machine's time before an SQL statement (`sent_at`) and after the statement
-    (`received`), and the time of the database in between (`database`). So the offset lies between `database - received`
-    and `database - sent_at`. A long round trip makes this range wide. A measurement replaces the previous measurement if
-    its round trip is shorter, or if the previous offset is outside the new range.
+    (`received_at`), and the time of the database in between (`database_time`). So the offset lies between
+    `database_time - received_at` and `database_time - sent_at`. A long round trip makes this range wide. A measurement
+    replaces the previous measurement if its round trip is shorter, or if the previous offset is outside the new range.
     """
 
     def __init__(self) -> None:
@@ -65,17 +65,17 @@ class Offset:
         """Whether the offset is so large that this node claims no lease."""
         return abs(self.seconds) > MAX_OFFSET_S
 
-    def add_measurement(self, sent_at: datetime, received: datetime, database: datetime) -> bool:
+    def add_measurement(self, sent_at: datetime, received_at: datetime, database_time: datetime) -> bool:
         """Add a measurement, and return whether to log `offset`.
 
-        `sent_at`, `received`: this machine's time (`machine`) before and after the SQL statement. `database`: the time
-        that the statement returned. The offset is logged if it differs by more than REPORTED_OFFSET_S from the offset
+        `sent_at`, `received_at`: this machine's time (`machine`) before and after the SQL statement. `database_time`: the
+        time that the statement returned. The offset is logged if it differs by more than REPORTED_OFFSET_S from the offset
         logged last (at first 0).
         """
-        round_trip = received - sent_at
+        round_trip = received_at - sent_at
         if round_trip < timedelta(0):
             return False  # this machine's clock was set back
-        lowest, highest = database - received, database - sent_at
+        lowest, highest = database_time - received_at, database_time - sent_at
         if self._round_trip is None or round_trip <= self._round_trip or not lowest <= self._value <= highest:
             self._value, self._round_trip = lowest + round_trip / 2, round_trip
         if abs(self.seconds - self._reported_s) <= REPORTED_OFFSET_S:
@@ -91,7 +91,8 @@ HINT_FROM_S: Final = 5.0
 
 After a change by more than this value, the hint is logged again.
 """
-AGREEING: Final = 3
+AGREEING_RESPONSES: Final = 3
+"""The hint is given only if this many responses in a row agree."""
 
 
 class ProviderDates:
@@ -104,27 +105,27 @@ class ProviderDates:
     """
 
     def __init__(self) -> None:
-        self._ranges = deque[tuple[float, float]](maxlen=AGREEING)
+        self._ranges = deque[tuple[float, float]](maxlen=AGREEING_RESPONSES)
         self._reported_s = 0.0
 
     @property
     def seconds(self) -> float:
         """The difference in seconds; 0 if it is too small for a hint, or if the last responses do not agree."""
-        if len(self._ranges) < AGREEING:
+        if len(self._ranges) < AGREEING_RESPONSES:
             return 0.0
         lowest, highest = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
         return (lowest + highest) / 2 if lowest <= highest and (lowest > HINT_FROM_S or highest < -HINT_FROM_S) else 0.0
 
-    def add_date(self, sent_at: datetime, received: datetime, date: str) -> bool:
+    def add_date(self, sent_at: datetime, received_at: datetime, date: str) -> bool:
         """Add the `Date` of a response, and return whether to log `seconds`. An unreadable `Date` is ignored.
 
-        `sent_at`, `received`: the time (`now`) before and after the call. `seconds` is logged if it differs by more than
+        `sent_at`, `received_at`: the time (`now`) before and after the call. `seconds` is logged if it differs by more than
         HINT_FROM_S from the value logged last (at first 0).
         """
         try:
             provider_time = parsedate_to_datetime(date[:64])
             self._ranges.append(
-                ((provider_time - received).total_seconds(), (provider_time - sent_at).total_seconds() + 1)
+                ((provider_time - received_at).total_seconds(), (provider_time - sent_at).total_seconds() + 1)
             )
         except (ValueError, TypeError, OverflowError):
             return False

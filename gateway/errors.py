@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-MARK: Final = "Gateway-Error"
+ERROR_HEADER: Final = "Gateway-Error"
 """The header that names the error code. An error response without this header comes from the provider."""
 
 Code = Literal[
@@ -134,9 +134,11 @@ def joined_issues(issues: Sequence[Issue]) -> str:
 class GatewayError(Exception):
     """A refusal or a failure, with the status of its response.
 
-    `errors`: the single faults of the request. `payload`: JSON for programs, without secrets; None: no payload.
-    `retry_after_s`: the seconds for ``Retry-After``; None: no such header. `close`: whether to close the client's
-    connection after the response, because the bytes that follow cannot be read safely.
+    - `errors`: the single faults of the request
+    - `payload`: JSON for programs, without secrets; None: no payload
+    - `retry_after_s`: the seconds for ``Retry-After``; None: no such header
+    - `close`: whether to close the client's connection after the response, because the bytes that follow cannot be read
+      safely
     """
 
     status: ClassVar[int] = 500
@@ -163,12 +165,12 @@ class GatewayError(Exception):
 
     def as_json(self) -> dict[str, Any]:
         """Return the body's ``error`` member: code, message and, if present, errors and payload."""
-        shape: dict[str, Any] = {"code": self.code, "message": self.message}
+        members: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.errors:
-            shape["errors"] = [issue.as_json() for issue in self.errors[:MAX_ISSUES]]
+            members["errors"] = [issue.as_json() for issue in self.errors[:MAX_ISSUES]]
         if self.payload is not None:
-            shape["payload"] = dict(self.payload)
-        return shape
+            members["payload"] = dict(self.payload)
+        return members
 
 
 def exc_info_of(fault: BaseException) -> BaseException | None:

@@ -44,7 +44,7 @@ class Generation:
         return f"{self.public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
 
 
-Replaced = Callable[[Generation, Generation], None]
+ReplacementListener = Callable[[Generation, Generation], None]  # called with the former and the new generation
 
 
 class CurrentGeneration:
@@ -53,18 +53,18 @@ class CurrentGeneration:
     Code that needs consistent settings over several steps reads `generation` once and keeps it.
     """
 
-    __slots__ = ("_followers", "generation")
+    __slots__ = ("_listeners", "generation")
 
     def __init__(self, generation: Generation) -> None:
         self.generation = generation
-        self._followers: list[Replaced] = []
+        self._listeners: list[ReplacementListener] = []
 
-    def follow(self, notify: Replaced) -> None:
-        """Call `notify` with the former and the new generation after each replacement, before the event loop
+    def add_listener(self, listener: ReplacementListener) -> None:
+        """Call `listener` with the former and the new generation after each replacement, before the event loop
         continues."""
-        self._followers.append(notify)
+        self._listeners.append(listener)
 
     def replace(self, generation: Generation) -> None:
         former, self.generation = self.generation, generation
-        for notify in self._followers:
-            notify(former, generation)
+        for listener in self._listeners:
+            listener(former, generation)

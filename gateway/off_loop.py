@@ -48,7 +48,7 @@ class FairTurns:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the turn came at the same moment: pass the turn on
+            if turn.done() and not turn.cancelled():  # the turn came at the same moment: give it to the next waiter
                 self._call_next()
             raise
 
@@ -57,10 +57,10 @@ class FairTurns:
         self._busy = False
         while self._waiting:
             name = next(iter(self._waiting))
-            line = self._waiting.pop(name)
-            turn = line.popleft()
-            if line:
-                self._waiting[name] = line  # the next turn of this name comes after all other names
+            waiters = self._waiting.pop(name)
+            turn = waiters.popleft()
+            if waiters:
+                self._waiting[name] = waiters  # the next turn of this name comes after all other names
             if not turn.done():
                 self._busy = True
                 turn.set_result(None)
@@ -92,10 +92,10 @@ def _without_collector() -> Iterator[None]:
 
     The collector would scan the growing result again and again, and all other threads would wait.
     """
-    was_on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()

@@ -16,7 +16,7 @@ from typing import Final
 DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
 # Second-level domains under which anyone can register a domain: `.co.uk` has no single owner.
-_SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
+_SHARED_SECOND_LEVEL: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
 
 
 def is_registered(name: str) -> bool:
@@ -25,7 +25,7 @@ def is_registered(name: str) -> bool:
     True for ``example.com`` and ``example.co.uk``; false for ``com`` and ``co.uk``.
     """
     labels = name.split(".")
-    return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
+    return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED_SECOND_LEVEL and len(labels[1]) == 2))
 
 
 def non_ascii_fault(text: str) -> str | None:
@@ -147,5 +147,5 @@ def parse_url(text: str) -> ParsedUrl:
         raise ValueError("its host must be an ASCII name or an IP address, without user name, with a port at most")
     if re.search(r"[^!-~]|[\\#]", text):
         raise ValueError("it must not hold a fragment, a backslash, or a character that must be percent-encoded")
-    path, mark, query = text[match.end() :].partition("?")
-    return ParsedUrl(scheme, *authority, path.rstrip("/"), mark + query)
+    path, separator, query = text[match.end() :].partition("?")
+    return ParsedUrl(scheme, *authority, path.rstrip("/"), separator + query)

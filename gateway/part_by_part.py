@@ -30,7 +30,7 @@ class IncrementalFeeder:
     Reading from `transport` is paused first, so that `transport` delivers no more bytes before `done` is called.
     """
 
-    __slots__ = ("_data", "_feed", "_loop", "_next", "_on_done", "_position", "_transport")
+    __slots__ = ("_data", "_feed", "_loop", "_next_call", "_on_done", "_position", "_transport")
 
     def __init__(
         self, data: bytes, feed: Callable[[bytes], None], done: Callable[[], None], transport: asyncio.Transport
@@ -41,7 +41,7 @@ class IncrementalFeeder:
         self._on_done = done
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Handle | None = self._loop.call_soon(self._feed_part)
+        self._next_call: asyncio.Handle | None = self._loop.call_soon(self._feed_part)
         transport.pause_reading()
 
     def add(self, data: bytes) -> None:
@@ -56,26 +56,26 @@ class IncrementalFeeder:
 
     def stop(self) -> bytes:
         """Stop feeding; return the bytes that were not fed."""
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
+        if self._next_call is not None:
+            self._next_call.cancel()
+            self._next_call = None
         unread, self._data, self._position = self._data[self._position :], b"", 0
         return unread
 
     def _feed_part(self) -> None:
         part = self._data[self._position : self._position + PART_BYTES]
         self._position += len(part)
-        next_call = self._next
+        this_call = self._next_call
         try:
             self._feed(part)
         except BaseException:
             self.stop()
             self._transport.abort()  # a missing part would corrupt the rest
             raise
-        if self._next is not next_call:  # stopped during `_feed`
+        if self._next_call is not this_call:  # stopped during `_feed`
             return
         if self._position < len(self._data):
-            self._next = self._loop.call_soon(self._feed_part)
+            self._next_call = self._loop.call_soon(self._feed_part)
         else:
-            self._next = None
+            self._next_call = None
             self._on_done()

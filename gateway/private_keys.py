@@ -30,7 +30,7 @@ def private_key_in(pem: str) -> "PrivateKeyTypes":
     if isinstance(key, RSAPrivateKey):
         if key.key_size > MAX_RSA_BITS:
             raise ValueError(f"an RSA key may have at most {MAX_RSA_BITS} bits")
-        _check(key.private_numbers())
+        _check_numbers(key.private_numbers())
     return key
 
 
@@ -69,7 +69,7 @@ def _number(text: Any) -> int:
         raise ValueError("a member of a key is not base64url") from fault
 
 
-def _check(numbers: "RSAPrivateNumbers") -> None:
+def _check_numbers(numbers: "RSAPrivateNumbers") -> None:
     """Raise ValueError if the numbers do not belong to one key."""
     public, p, q, d = numbers.public_numbers, numbers.p, numbers.q, numbers.d
     _check_parts(public.n, public.e, d, p, q)
@@ -82,6 +82,6 @@ def _check_parts(n: int, e: int, d: int, p: int, q: int) -> None:
 
     The function does not check that the primes are prime.
     """
-    sizes = min(p, q) > 2 and max(p, q) < n and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
-    if not sizes or p * q != n or e * d % (p - 1) != 1 or e * d % (q - 1) != 1:
+    are_in_range = min(p, q) > 2 and max(p, q) < n and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
+    if not are_in_range or p * q != n or e * d % (p - 1) != 1 or e * d % (q - 1) != 1:
         raise ValueError("the parts of this RSA key do not belong together")

@@ -46,11 +46,13 @@ from gateway.store import Store
 class Runtime:
     """The services of the process. `current` holds the generation in use; all other members stay the same objects.
 
-    `managed`: the integrations created through the API, in this process's copy. `exchange`: the object that calls token
-    endpoints for refreshes, in this process or through its parent. `retired`: the egress objects of earlier
-    generations, each until its last exchange ends. `tracing`: None if tracing is off. `serving`: whether the process is
-    ready for requests, as ``/ready`` reports; false before the start is complete and after a stop has begun.
-    `reloading`: a lock, held during the replacement of the generation.
+    - `managed`: the integrations created through the API, in this process's copy
+    - `exchange`: the object that calls token endpoints for refreshes, in this process or through its parent
+    - `retired`: the egress objects of earlier generations, each until its last exchange ends
+    - `tracing`: None if tracing is off
+    - `serving`: whether the process is ready for requests, as ``/ready`` reports; false before the start is complete
+      and after a stop has begun
+    - `reloading`: a lock, held during the replacement of the generation
     """
 
     current: CurrentGeneration

@@ -11,9 +11,8 @@ from typing import Final
 # The minimum similarity, from 0 to 1. With a lower minimum, unrelated names match: 'zoom' and 'zoho-crm' share letters.
 MIN_SIMILARITY: Final = 0.75
 
-MAX_NAME_CHARS: Final = (
-    64  # maximum characters to compare: comparing takes quadratic time, and a longer name is not a typo
-)
+# Longer names are not compared: comparing takes quadratic time, and a longer name is not a typo.
+MAX_NAME_CHARS: Final = 64
 
 
 def nearest(name: str, known_names: Iterable[str]) -> str | None:
@@ -45,8 +44,8 @@ def close_matches(name: str, known_names: Iterable[str], limit: int, cutoff: flo
 
 def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """Return a suggestion such as ``; did you mean 'jira'?``, or an empty text if no known name is close to `name`."""
-    near = nearest(name, known_names)
-    return f"; did you mean '{near}'?" if near else ""
+    closest = nearest(name, known_names)
+    return f"; did you mean '{closest}'?" if closest else ""
 
 
 def _fold(name: str) -> str:
@@ -72,12 +71,12 @@ def is_uuid(text: str) -> bool:
 # ── Counts and causes in words, for output, logs and responses.
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
+def counted(number: int, singular: str, plural: str | None = None) -> str:
     """Return a number with its noun, such as ``1 connection`` or ``2,000 connections``.
 
-    `things`: the plural of `thing`; None: `thing` with an s.
+    `plural`: the noun for other numbers than 1; None: `singular` with an s.
     """
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-_SPAN: Final = re.compile(r"([0-9]{1,4})([smhd])")
+_DURATION: Final = re.compile(r"([0-9]{1,4})([smhd])")
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -33,7 +33,7 @@ def parse_time(text: object) -> datetime | None:
 
 def parse_duration(text: str) -> timedelta | None:
     """Parse a duration such as ``90s``, ``15m``, ``12h`` or ``30d``; return None for any other text."""
-    match = _SPAN.fullmatch(text)
+    match = _DURATION.fullmatch(text)
     return None if match is None else timedelta(**{UNITS[match[2]]: int(match[1])})
 
 

@@ -30,7 +30,7 @@ from gateway.middleware.facts import (
     handover_of,
     request_trace_id,
 )
-from gateway.middleware.response_shape import MARK, error_shape
+from gateway.middleware.response_shape import ERROR_HEADER, error_shape
 from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
@@ -108,7 +108,7 @@ def _length(response: web.StreamResponse) -> int:
 def _error_code(request: web.Request, response: web.StreamResponse) -> str | None:
     if getattr(response, "cut", False):
         return "stopped" if _server_stopped(request) else "cut"
-    return getattr(response, "trailer_error", None) or response.headers.get(MARK)
+    return getattr(response, "trailer_error", None) or response.headers.get(ERROR_HEADER)
 
 
 def _server_stopped(request: web.Request) -> bool:

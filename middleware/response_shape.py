@@ -131,7 +131,7 @@ def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
 
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
-MARK: Final = istr(errors.MARK)
+ERROR_HEADER: Final = istr(errors.ERROR_HEADER)
 # Endpoints that the Nango SDKs call, but that the gateway does not have (docs/compatibility.md#not-available-here).
 _SYNC_PATHS: Final = re.compile(
     r"/(?:records|sync|action|scripts|functions)(?:/.*)?|/integrations/[^/]+/functions(?:/.*)?|/providers/[^/]+/templates"
@@ -213,7 +213,7 @@ def refusal(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False
         error = {"code": JSON_RPC_CODE, "message": shape.pop("message"), "data": shape}
         body = {"jsonrpc": "2.0", "id": None, "error": error}
     response = web.json_response(body, status=fault.status, headers=fault.headers)
-    response.headers[MARK] = fault.code
+    response.headers[ERROR_HEADER] = fault.code
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     if fault.retry_after_s is not None:
         response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)

@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from gateway import clock
 from gateway.api import responses
 from gateway.errors import Code, GatewayError
-from gateway.middleware.response_shape import MARK
+from gateway.middleware.response_shape import ERROR_HEADER
 from gateway.runtime import RUNTIME, Runtime
 from gateway.store.preflight import POSTGRES
 
@@ -46,7 +46,7 @@ async def ready(request: web.Request) -> web.Response:
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:
         return web.json_response(body)
-    headers = {hdrs.CACHE_CONTROL: "no-store", **({} if status == 200 else {MARK: NOT_READY})}
+    headers = {hdrs.CACHE_CONTROL: "no-store", **({} if status == 200 else {ERROR_HEADER: NOT_READY})}
     return web.json_response(body, status=status, headers=headers)
 
 

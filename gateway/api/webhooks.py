@@ -9,7 +9,7 @@ from gateway import clock
 from gateway.errors import NotFound
 from gateway.middleware.facts import REQUEST_ID, TIMING
 from gateway.middleware.request_message import read_limited_body
-from gateway.middleware.response_shape import MARK
+from gateway.middleware.response_shape import ERROR_HEADER
 from gateway.records.operation import Operation
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
@@ -147,5 +147,5 @@ def _refused_response(request: web.Request, reason: str, *, is_known: bool = Tru
     fields = {**owner, "reason": reason, "request_id": request[REQUEST_ID]}
     request.app[RUNTIME].refusal_log.info("webhook_refused", request.remote, subject, **fields)
     code: Code = "invalid_webhook_signature"
-    headers = {MARK: code, "Cache-Control": "no-store", "WWW-Authenticate": 'Signature realm="webhook"'}
+    headers = {ERROR_HEADER: code, "Cache-Control": "no-store", "WWW-Authenticate": 'Signature realm="webhook"'}
     return web.json_response({"error": "Invalid webhook signature"}, status=401, headers=headers)

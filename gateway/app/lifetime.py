@@ -158,7 +158,7 @@ def _apply_each_generation(
             retired.add(old_generation.egress)
 
     apply_settings(current.generation.config)
-    current.follow(apply_generation)
+    current.add_listener(apply_generation)
 
 
 def _token_exchange(current: CurrentGeneration, parent: ParentLink | None) -> tuple[Journals, TokenExchange]:

@@ -107,9 +107,8 @@ MAX_LOAD_S: Final = 120.0
 CLEANUP_EVERY_S: Final = 10.0
 OPEN_FOR_S: Final = 60.0
 TRAVEL_TIME_S: Final = 0.1  # a token with less remaining lifetime could expire before it reaches the provider
-SCHEDULE_AHEAD_S: Final = (
-    3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
-)
+# how far ahead refreshes are scheduled; a connection in use is scheduled again before then
+SCHEDULE_AHEAD_S: Final = 3600.0
 RETRY_S: Final = 5.0  # pause after a background refresh that failed, unless the stored failure has a later time
 RECHECK_S: Final = 1.0  # how long a credential in its refresh window is used before the cache checks its refresh again
 MAX_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
@@ -148,7 +147,7 @@ class ConnectionCache:
         self.early_refreshes = EarlyRefreshes(store, refresher, self)
         self.rejections = Rejections(store, refresher.metrics, self.replace, self._leave_fast_path)
         self.scope_refusals = ScopeRefusals(store, self.replace)
-        current.follow(self._apply_generation)
+        current.add_listener(self._apply_generation)
 
     @property
     def _limits(self) -> LiveConfig:

@@ -96,7 +96,7 @@ class SigningKeyCache:
     def __init__(self, store: Store, current: CurrentGeneration) -> None:
         self._store = store
         self._current = current
-        current.follow(lambda *_: self.forget())
+        current.add_listener(lambda *_: self.forget())
         self._cached: dict[str, tuple[float, Sequence[Secret]]] = {}
 
     async def cached_keys(self, environment: str) -> Sequence[Secret]:

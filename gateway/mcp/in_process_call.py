@@ -20,7 +20,7 @@ from yarl import URL
 from gateway import clock
 from gateway.mcp.agent_message import AgentMessage
 from gateway.middleware.facts import IN_PROCESS, REQUEST_ID, TOOL
-from gateway.middleware.response_shape import MARK
+from gateway.middleware.response_shape import ERROR_HEADER
 from gateway.observe.logs import current_trace_id
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
@@ -189,7 +189,7 @@ async def _call_chain(
     if collector.fault is not None:
         raise collector.fault
     headers = response.headers
-    media_type, by_gateway = headers.get(hdrs.CONTENT_TYPE, ""), MARK in headers
+    media_type, by_gateway = headers.get(hdrs.CONTENT_TYPE, ""), ERROR_HEADER in headers
     if not response.prepared:
         content = response.body if isinstance(response, web.Response) else b""
         body = content if isinstance(content, bytes) else b""

@@ -13,7 +13,7 @@ from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.rule_tools import SAFE_METHODS
 from gateway.mcp.tool_calls import ToolCall
 from gateway.mcp.tool_results import error_result, failed_result, text_block
-from gateway.middleware.response_shape import MARK
+from gateway.middleware.response_shape import ERROR_HEADER
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.vault import VaultError
 
@@ -37,7 +37,7 @@ class RefusedCalls:
         try:
             error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):
-            error = {"code": response.headers()[MARK], "message": "The gateway refused this call."}
+            error = {"code": response.headers()[ERROR_HEADER], "message": "The gateway refused this call."}
         url = (error.get("payload") or {}).get("connect_url")
         if url and self._client_opens_urls and self._request.message.params.get("requestState") is None:
             elicitation_params = {

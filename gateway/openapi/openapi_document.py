@@ -16,7 +16,7 @@ from gateway import clock
 from gateway.api import responses
 from gateway.api.responses import Error, ErrorText
 from gateway.catalog.listing import ListingBody
-from gateway.errors import MARK, Code
+from gateway.errors import ERROR_HEADER, Code
 from gateway.openapi.codes import COMMON_ERRORS, JSON_BODY_ERRORS, KEY_ERRORS, SESSION_ERRORS, STATUS, WEBHOOK_SIGNATURE
 from gateway.openapi.import_models import IMPORTED, credentials_schema
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param, Shape
@@ -32,7 +32,7 @@ ANY_OBJECT: Final[Mapping[str, Any]] = {
     "*/*": {},
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
 }
-ERROR_HEADER: Final = {MARK: {"description": "The error code.", "schema": {"type": "string"}}}
+ERROR_HEADER_SCHEMA: Final = {ERROR_HEADER: {"description": "The error code.", "schema": {"type": "string"}}}
 IN_PATH: Final = re.compile(r"\{(\w+)\}")
 PATH_SCHEMAS: Final = {
     "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},
@@ -95,7 +95,7 @@ class Shared:
             described[HTML] = {}
         self.responses[name] = {
             "description": f"An error of the gateway, with status {status}.",
-            "headers": ERROR_HEADER,
+            "headers": ERROR_HEADER_SCHEMA,
             "content": described,
         }
         return {"$ref": f"#/components/responses/{name}", "description": _code_names(codes)}
@@ -275,7 +275,7 @@ def _proxied_responses(operation: Endpoint) -> Iterator[tuple[str, Any]]:
         {
             "description": "The provider's response or, with the header `Gateway-Error`, an `Error` of the gateway: "
             f"{errors_text}.",
-            "headers": ERROR_HEADER,
+            "headers": ERROR_HEADER_SCHEMA,
             "content": ANY_OBJECT,
         },
     )

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.connections.refused_scopes import scopes_to_request
-from gateway.errors import MARK, GatewayError
+from gateway.errors import ERROR_HEADER, GatewayError
 from gateway.pages.confirmation import SessionBrowser
 from gateway.pages.connect_cookie import first_page_url, is_embedded, page_url, session_name
 from gateway.pages.connect_offer import Offer, access_texts, make_offer, matching_offers, offered_integrations
@@ -109,7 +109,7 @@ async def form_page(
     if not is_embedded(request):
         browser.set_cookie(response)
     if fault:
-        response.headers[MARK] = fault.code
+        response.headers[ERROR_HEADER] = fault.code
     return response
 
 

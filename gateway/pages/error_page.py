@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from gateway.auth.provider_responses import safe_text
 from gateway.authorization.results import CallbackFailed, error_type
-from gateway.errors import MARK, Forbidden, GatewayError, Unauthorized
+from gateway.errors import ERROR_HEADER, Forbidden, GatewayError, Unauthorized
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import CHALLENGE
 from gateway.pages.connect_cookie import is_embedded
@@ -78,7 +78,7 @@ def failure_page(
         opener_origins=opener_origins(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": shown_message}},
     )
-    response.headers[MARK] = fault.code
+    response.headers[ERROR_HEADER] = fault.code
     if fault.retry_after_s is not None:
         response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)
     if status in (401, 403):

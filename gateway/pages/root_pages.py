@@ -9,7 +9,7 @@ from gateway.api.health import readiness
 from gateway.catalog.listing import Query, get_listing, name_in
 from gateway.errors import GatewayError
 from gateway.middleware.facts import REQUEST_ID
-from gateway.middleware.response_shape import MARK
+from gateway.middleware.response_shape import ERROR_HEADER
 from gateway.pages.templates import page
 from gateway.runtime import RUNTIME, generation_of
 
@@ -64,7 +64,7 @@ def missing_page(request: web.Request, fault: GatewayError) -> web.Response:
         public_url=generation_of(request).public_url,
     )
     response.headers.update(fault.headers or {})
-    response.headers[MARK] = fault.code
+    response.headers[ERROR_HEADER] = fault.code
     if not request.content.is_eof():
         response.force_close()
     return response

@@ -21,7 +21,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from gateway.errors import MARK
+from gateway.errors import ERROR_HEADER
 from gateway.observe.metrics import Metrics, Sample
 from gateway.observe.metrics_page import SharedPages
 from gateway.observe.metrics_text import CONTENT_TYPE, exposition, total
@@ -127,7 +127,7 @@ def _responses(workers: Iterable[WorkerProcess], required: str) -> Iterator[Mapp
 
 
 def _response(body: Mapping[str, Any], status: int = 200, code: str | None = None) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store", **({MARK: code} if code else {})}
+    headers = {hdrs.CACHE_CONTROL: "no-store", **({ERROR_HEADER: code} if code else {})}
     return web.json_response(dict(body), status=status, headers=headers)
 
 

@@ -211,7 +211,7 @@ def _compare_clocks(reply: Reply) -> None:
     log.warning(
         "clock_differs_from_providers",
         offset_s=round(provider_dates.seconds),
-        detail=f"the last {clock.AGREEING} responses of token endpoints agree on another time; no time was corrected",
+        detail=f"the last {clock.AGREEING_RESPONSES} responses of token endpoints agree on another time; no time was corrected",
         fix="synchronize the clock of this machine, or of the database's machine, with NTP",
     )
 

@@ -15,7 +15,7 @@ from gateway.errors import GatewayError, Unavailable
 from gateway.middleware.access_log import MAX_PATH_CHARS
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import (
-    MARK,
+    ERROR_HEADER,
     REQUEST_ID_FIELD,
     error_response,
     has_begun_response,
@@ -37,7 +37,7 @@ def connections_full_response() -> bytes:
         "HTTP/1.1 503 Service Unavailable",
         "Content-Type: application/json; charset=utf-8",
         f"Content-Length: {len(body)}",
-        f"{MARK}: {fault.code}",
+        f"{ERROR_HEADER}: {fault.code}",
         f"{REQUEST_ID_FIELD}: {new_id()}",
         "Cache-Control: no-store",
         "Retry-After: 1",

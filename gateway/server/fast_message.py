@@ -34,7 +34,14 @@ from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, McpResponse, Mes
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import MAX_PATH_CHARS, unfinished_result
 from gateway.middleware.request_message import is_json
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled_error
+from gateway.middleware.response_shape import (
+    ERROR_HEADER,
+    REQUEST_ID_FIELD,
+    accepts_stream,
+    new_id,
+    refusal,
+    unhandled_error,
+)
 from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
@@ -459,7 +466,7 @@ class FastMessage(AgentMessage):
         if self.by_capability:
             aiohttp_response.headers.update([REFERRER_POLICY])
         aiohttp_response.headers[REQUEST_ID_FIELD] = self.request_id
-        error_code, size = aiohttp_response.headers.get(MARK), aiohttp_response.content_length or 0
+        error_code, size = aiohttp_response.headers.get(ERROR_HEADER), aiohttp_response.content_length or 0
         self._send_bytes(response_bytes(aiohttp_response, last=self.last), aiohttp_response.status, error_code, size)
 
     def _send_json(self, content: bytes) -> None:
