@@ -41,8 +41,10 @@ from gateway.runtime import RUNTIME
 # Load balancers request these paths every second. Records of these requests would hide all other records.
 PROBES: Final = ("/health", "/ready")
 UNLOGGED_PROBE_ERRORS: Final = (None, "not_ready")
-CUT_OFF: Final = 499  # recorded if the client closed the connection before the response; nginx records the same status
-STOPPED: Final = 503  # recorded if the gateway stops before the response; the client would have received this status
+# Recorded if the client closed the connection before the response; nginx records the same status.
+CLIENT_CLOSED_STATUS: Final = 499
+# Recorded if the gateway stops before the response; the client would have received this status.
+STOPPED_STATUS: Final = 503
 TRACEPARENT: Final = istr("traceparent")
 MAX_PATH_CHARS: Final = 1024  # maximum length of a logged path in characters
 
@@ -82,8 +84,8 @@ def _begin_trace(request: web.Request, timing: CallTiming) -> None:
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
-        started = handover_of(request)
-        trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if started is None else started.trace
+        handover = handover_of(request)
+        trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if handover is None else handover.trace
     current_trace.set(trace)  # set even if None, because requests on one connection share a context
     if trace is not None:
         request[TRACE] = trace
@@ -97,7 +99,7 @@ def unfinished_result(*, stopped: bool) -> tuple[int, str]:
 
     `stopped`: whether the gateway closed the connection, because the gateway stops; otherwise the client closed it.
     """
-    return (STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")
+    return (STOPPED_STATUS, "stopped") if stopped else (CLIENT_CLOSED_STATUS, "client_left")
 
 
 def _length(response: web.StreamResponse) -> int:
@@ -146,10 +148,10 @@ def _named_connection(request: web.Request, timing: CallTiming) -> ConnectionRef
     """
     options = request.get(PROXY_OPTIONS)
     if options is None and timing.proxied:  # the request was refused before its options were read
-        called_by = request.get(CAPABILITY)
+        capability = request.get(CAPABILITY)
         with suppress(InvalidRequest):
             options = proxy_options.parse_proxy_options(
-                request.headers, called_by.ref[1:] if called_by is not None else None
+                request.headers, capability.ref[1:] if capability is not None else None
             )
     if options is None:
         return None

@@ -113,10 +113,12 @@ def request_json(
 ) -> dict[str, Any]:
     """Return ``{"method", "url", "headers": [[name, value], …], "body"}``, with the headers in the order of sending.
 
-    `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential.
-    `templates`: templates of those header fields; a scheme before the credential is not secret. `base`: a text that is
-    shown instead of the request's base URL and host, if they contain a secret; else None. `body`: where the body comes
-    from, and its length in bytes (None if it is sent in chunks); None for a request without a body.
+    - `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the
+      credential
+    - `templates`: templates of those header fields; a scheme before the credential is not secret
+    - `base`: a text that is shown instead of the request's base URL and host, if they contain a secret; else None
+    - `body`: where the body comes from, and its length in bytes (None if it is sent in chunks); None for a request
+      without a body
     """
     target = with_query(request.target, ((name, MASK) for name in query_slots), ())
     authority = bracketed(request.host)

@@ -171,14 +171,14 @@ def add_rate_limit_headers(response: web.StreamResponse, request: web.Request) -
     return response
 
 
-def rate_limit_fields(rate_state: RateState, present: Iterable[tuple[str, str]]) -> Fields:
+def rate_limit_fields(rate_state: RateState, present_fields: Iterable[tuple[str, str]]) -> Fields:
     """Return the rate limit fields to add to a response; empty if the response already has one of these fields.
 
-    `present`: the fields that the response has.
+    `present_fields`: the fields that the response has.
     """
     rate_headers = rate_state.headers()
     names = {name.lower() for name in rate_headers}
-    return [] if any(name.lower() in names for name, _ in present) else list(rate_headers.items())
+    return [] if any(name.lower() in names for name, _ in present_fields) else list(rate_headers.items())
 
 
 # ── The key's rules are compared with the request as it will be sent.
@@ -233,13 +233,13 @@ def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> 
     """
     if not caller.policy.limits_requests:
         return ""
-    decided = caller.policy.decision(request)
-    if isinstance(decided, str):
-        return decided
-    if decided.broken_limit == "unread_body":
+    decision = caller.policy.decision(request)
+    if isinstance(decision, str):
+        return decision
+    if decision.broken_limit == "unread_body":
         return None
     path = upstream.target.removeprefix(upstream.base_path).partition("?")[0]
-    raise breach_error(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
+    raise breach_error(decision, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
 
 
 async def _decide_by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
@@ -251,23 +251,23 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body_error("The gateway would send a different body")
     await read_limited_body(request, MAX_BODY_BYTES, _TOO_LARGE)
-    raw = await request.read()
-    head = [(name, value) for name, value in upstream.headers.items()]
-    arguments = head, upstream.target.partition("?")[2], raw
-    is_large = len(raw) > INLINE_BYTES
+    raw_body = await request.read()
+    fields = [(name, value) for name, value in upstream.headers.items()]
+    arguments = fields, upstream.target.partition("?")[2], raw_body
+    is_large = len(raw_body) > INLINE_BYTES
     body = await off_loop(caller.share, read_body, *arguments) if is_large else read_body(*arguments)
-    with_body = request_for_rules(upstream.method, upstream, request[CONNECTION])._replace(body=body)
-    decide_arguments = caller, upstream, with_body
+    request_with_body = request_for_rules(upstream.method, upstream, request[CONNECTION])._replace(body=body)
+    decide_arguments = caller, upstream, request_with_body
     is_slow = caller.policy.is_slow_for(body)
     rule = await off_loop(caller.share, _decide, *decide_arguments) if is_slow else _decide(*decide_arguments)
     if rule is None:
         raise unread_body_error()
-    request[READ_BODY] = raw
+    request[READ_BODY] = raw_body
     if not isinstance(body.mcp, str):
         if body.mcp.method == TOOLS_CALL:
             request[TOOL] = body.mcp.tool
         if body.mcp.method == TOOLS_LIST:
-            request[LISTED_TOOLS] = ToolFilter(caller.policy, with_body)
+            request[LISTED_TOOLS] = ToolFilter(caller.policy, request_with_body)
             request[DECODER] = Decoder()
             for name in _RANGE_FIELDS:
                 upstream.headers.popall(name, None)

@@ -187,11 +187,11 @@ async def _next_piece(
     request: web.Request, limits: ClientLimitsConfig, began_at: float, arriving: ArrivingBody
 ) -> bytes:
     now, received = clock.monotonic(), arriving.size
-    until = now + limits.body_idle_s
+    deadline = now + limits.body_idle_s
     if limits.body_bytes_per_s:
-        until = min(until, began_at + max(limits.body_grace_s, received / limits.body_bytes_per_s))
+        deadline = min(deadline, began_at + max(limits.body_grace_s, received / limits.body_bytes_per_s))
     try:
-        async with asyncio.timeout(until - now) as arriving.timer:
+        async with asyncio.timeout(deadline - now) as arriving.timer:
             return await request.content.readany()
     except TimeoutError:
         if arriving.refused:
@@ -206,7 +206,7 @@ async def _next_piece(
         arriving.timer = None
 
 
-# ── Our own API accepts only JSON: a body with another Content-Type is refused before it is read
+# ── The gateway's own API accepts only JSON: a body with another Content-Type is refused before it is read
 # (docs/compatibility.md#requests).
 
 MAX_JSON_BYTES: Final = 1 << 20

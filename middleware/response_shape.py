@@ -58,8 +58,8 @@ def new_id() -> str:
     Ids are made 128 at a time, because reading random bits is a system call.
     """
     if not _unused_ids:
-        drawn = secrets.token_hex(12 * 128)
-        _unused_ids.extend(drawn[start : start + 24] for start in range(0, len(drawn), 24))
+        random_hex = secrets.token_hex(12 * 128)
+        _unused_ids.extend(random_hex[start : start + 24] for start in range(0, len(random_hex), 24))
     return _unused_ids.pop()
 
 
@@ -94,7 +94,7 @@ PREFLIGHT_HEADERS: Final = {
 
 @web.middleware
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a CORS preflight with 204, without a key. Let any origin read all other responses, including errors.
+    """Respond to a CORS preflight with 204, without checking a key. Let any origin read all other responses, including errors.
 
     A handler that streams its response calls `add_cors_headers` itself, before it prepares the response.
     """
@@ -191,7 +191,7 @@ def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamR
     """
     if has_begun_response(request):
         abort_connection(request.transport)
-    response = refusal(fault, request_trace_id(request), json_rpc=is_from_mcp_client(request))
+    response = refusal_response(fault, request_trace_id(request), json_rpc=is_from_mcp_client(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
         # The connection is closed because the gateway does not read the rest of the body. After a refused Expect, the
         # client can still decide to send its body.
@@ -199,19 +199,19 @@ def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamR
     return add_request_id(response, request)
 
 
-def refusal(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False) -> web.Response:
+def refusal_response(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False) -> web.Response:
     """Return `fault` as a response, without the request id and without Connection: close, which depend on the request.
 
     `trace_id`: the trace id for the body; None: no trace id. `json_rpc`: whether the body is a JSON-RPC error. The
     member ``data`` of a JSON-RPC error contains all members of the gateway's format except the message.
     """
-    shape = fault.as_json()
+    error = fault.as_json()
     if trace_id is not None:
-        shape["trace_id"] = trace_id
-    body: dict[str, Any] = {"error": shape}
+        error["trace_id"] = trace_id
+    body: dict[str, Any] = {"error": error}
     if json_rpc:
-        error = {"code": JSON_RPC_CODE, "message": shape.pop("message"), "data": shape}
-        body = {"jsonrpc": "2.0", "id": None, "error": error}
+        json_rpc_error = {"code": JSON_RPC_CODE, "message": error.pop("message"), "data": error}
+        body = {"jsonrpc": "2.0", "id": None, "error": json_rpc_error}
     response = web.json_response(body, status=fault.status, headers=fault.headers)
     response.headers[ERROR_HEADER] = fault.code
     response.headers[hdrs.CACHE_CONTROL] = "no-store"

@@ -51,8 +51,8 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
 
     A connection that is in memory and fresh is returned without yielding to the event loop.
     """
-    called_by = request.get(CAPABILITY)
-    options = proxy_options.parse_proxy_options(request.headers, called_by.ref[1:] if called_by is not None else None)
+    capability = request.get(CAPABILITY)
+    options = proxy_options.parse_proxy_options(request.headers, capability.ref[1:] if capability is not None else None)
     ref = ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
     runtime, caller = request.app[RUNTIME], request[CALLER]
     request[PROXY_OPTIONS] = options
@@ -96,10 +96,10 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
     base = _base_url(request[CONNECTION], request[PROXY_OPTIONS].base_url)
     target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST, ""))
-    called_by = request.get(CAPABILITY)
+    capability = request.get(CAPABILITY)
     mount, token, mount_text = route_prefix(request), "", None
-    if called_by is not None:
-        mount, token, mount_text = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
+    if capability is not None:
+        mount, token, mount_text = capability.mount.reveal(), capability.token.reveal(), f"{mount}/<capability>"
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
         scheme=base.scheme,
@@ -188,8 +188,8 @@ def place_credential(opened: OpenedConnection, upstream: UpstreamRequest, *, has
         upstream.headers.popall(name, None)
     upstream.headers.extend(placement.slots)
     if placement.defaults:
-        present = {name.lower() for name in upstream.headers}
-        upstream.headers.extend(default_fields(placement, present, has_body=has_body))
+        present_names = {name.lower() for name in upstream.headers}
+        upstream.headers.extend(default_fields(placement, present_names, has_body=has_body))
     if placement.query_slots or placement.query_defaults:
         upstream.target = with_query(upstream.target, placement.query_slots, placement.query_defaults)
 
@@ -216,14 +216,14 @@ def _normalized_names(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(map(normalized_name, names))
 
 
-def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:
+def default_fields(placement: Placement, present_names: Container[str], *, has_body: bool) -> Fields:
     """Return the default fields of the provider's entry that the request does not have.
 
-    `present`: the names of the request's fields, in lower case. The default ``content-type`` is returned only if the
+    `present_names`: the names of the request's fields, in lower case. The default ``content-type`` is returned only if the
     request has a body.
     """
     return [
         (name, value)
         for name, value in placement.defaults
-        if name.lower() not in present and (has_body or name.lower() != CONTENT_TYPE)
+        if name.lower() not in present_names and (has_body or name.lower() != CONTENT_TYPE)
     ]

@@ -91,9 +91,9 @@ def _parse_header(text: str) -> PaginateHeader:
         raise wrong_header(PAGINATE, str(fault)) from fault
 
 
-def _start_position(request: web.Request, token: str, digest: str) -> Position:
+def _start_position(request: web.Request, cursor: str, digest: str) -> Position:
     try:
-        return decode_position(generation_of(request).page_cursors.open(token), digest)
+        return decode_position(generation_of(request).page_cursors.open(cursor), digest)
     except VaultError as fault:
         raise wrong_header(PAGINATE_FROM, "is not a valid cursor; send it exactly as a trailer returned it") from fault
     except ValueError as fault:

@@ -37,7 +37,7 @@ from gateway.events.event_keeper import EventKeeper
 from gateway.events.webhook_keys import WebhookKeyCache
 from gateway.generation import CurrentGeneration, Generation
 from gateway.integrations.registry import ManagedIntegrations
-from gateway.journal.place import NO_FOLDER, UNWRITABLE_EFFECT
+from gateway.journal.journal_folder import NO_FOLDER, UNWRITABLE_EFFECT
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics

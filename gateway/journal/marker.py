@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.journal.place import UNWRITABLE_EFFECT, slot_files_of
+from gateway.journal.journal_folder import UNWRITABLE_EFFECT, slot_files_of
 from gateway.journal.segment import create_locked, is_dead
 
 SUFFIX: Final = ".process"
@@ -32,12 +32,12 @@ class ProcessMarker:
         self._folder = folder
         self._fd: int | None = None
         self._name = ""
-        self._creating = asyncio.Lock()  # refreshes that start together share one marker
+        self._create_lock = asyncio.Lock()  # refreshes that start together share one marker
         self._retry_at = 0.0
 
     async def name(self) -> str:
         """Return the marker's file name without suffix. If the marker cannot be created, log an error and return ""."""
-        async with self._creating:
+        async with self._create_lock:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.release()
             if self._fd is None and clock.monotonic() >= self._retry_at:

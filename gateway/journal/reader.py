@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.journal import marker, slot_files
-from gateway.journal.place import slot_files_of
+from gateway.journal.journal_folder import slot_files_of
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SKIPPED_ERRORS, SUFFIX, UNFINISHED, is_dead, records
 
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # they end by themselves

@@ -46,17 +46,18 @@ sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 class Segment:
     """A journal file of this process, `{folder}/{name}.journal`. The constructor creates the file. Raises OSError.
 
-    `at`: the offset of the next record, in bytes. `reserved`: the number of bytes kept free for the replies to calls in
-    flight.
+    - `next_offset`: the offset of the next record, in bytes
+    - `reserved`: the number of bytes kept free for the replies to calls in flight
+    - `open_records`: the attempt and step of each record in this file that is not released
     """
 
     def __init__(self, folder: Path, name: str, size: int = SEGMENT_BYTES) -> None:
         folder.mkdir(mode=0o700, parents=False, exist_ok=True)
         self.path = folder / f"{name}{SUFFIX}"
         self.size = size
-        self.at = 0
+        self.next_offset = 0
         self.reserved = 0
-        self.open: set[tuple[str, int]] = set()  # attempt and step of each record in this file that is not released
+        self.open_records: set[tuple[str, int]] = set()
         self._fd = create_locked(self.path, self._prepare)
         try:
             sync_folder(folder)
@@ -80,7 +81,7 @@ class Segment:
 
     def has_room(self, size: int) -> bool:
         """Return whether a payload of `size` bytes fits into the space that is not reserved."""
-        return self.at + RECORD_HEAD.size + size <= self.size - self.reserved
+        return self.next_offset + RECORD_HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
         """Append a record. Raises OSError.
@@ -88,11 +89,11 @@ class Segment:
         The record then survives the end of this process. The record survives a crash of the machine only after `sync`.
         """
         record = frame(kind, payload)
-        if self.at + len(record) > self.size:
+        if self.next_offset + len(record) > self.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-        if os.pwrite(self._fd, record, self.at) < len(record):
+        if os.pwrite(self._fd, record, self.next_offset) < len(record):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
-        self.at += len(record)
+        self.next_offset += len(record)
 
     def sync(self) -> None:
         """Wait until all appended records are on the disk. Blocks. Raises OSError."""

@@ -1,6 +1,6 @@
 """Reads slot files, which releases without a journal wrote next to a database. This module never writes slot files.
 
-A file `{place}-{name}` consists of slots of 16 KiB. `name` is the name of the process that wrote the file. Each slot
+A file `{prefix}-{name}` consists of slots of 16 KiB. `name` is the name of the process that wrote the file. Each slot
 contains a record or zeros. A record is a line of JSON and a sealed part. If the JSON has ``attempt``, the sealed part
 is a reply, as in the journal. Otherwise the sealed part is a whole credential, sealed like a value of the database.
 """
@@ -22,9 +22,9 @@ CREDENTIAL_KEYS: Final = {"ref", "row", "version"}
 KEYS: Final = (CREDENTIAL_KEYS, CREDENTIAL_KEYS | {"attempt", "key", "step"})
 
 
-def all_files(place: Path) -> list[Path]:
-    """Return the paths of all slot files. `place`: the prefix of these paths."""
-    return sorted(place.parent.glob(f"{glob.escape(place.name)}-*"))
+def all_files(prefix: Path) -> list[Path]:
+    """Return the paths of all slot files. `prefix`: the start of these paths, before ``-{name}``."""
+    return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}-*"))
 
 
 def process_of(path: Path) -> str:
@@ -32,8 +32,8 @@ def process_of(path: Path) -> str:
     return path.name.rpartition("-")[2]
 
 
-def unfinished_files(place: Path) -> list[Path]:
-    return list(place.parent.glob(f"{glob.escape(place.name)}.*{UNFINISHED}"))
+def unfinished_files(prefix: Path) -> list[Path]:
+    return list(prefix.parent.glob(f"{glob.escape(prefix.name)}.*{UNFINISHED}"))
 
 
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:

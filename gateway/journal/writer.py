@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.journal.place import UNWRITABLE_EFFECT
+from gateway.journal.journal_folder import UNWRITABLE_EFFECT
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Entry, Segment
 from gateway.records.provider_call import ProviderCall, Reply
 
@@ -38,7 +38,7 @@ class JournalWriter:
         self._full_segments = set[Segment]()
         # For each attempt, the segment and the step of each of its calls.
         self._segments_by_attempt: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
-        self._creating = asyncio.Lock()
+        self._create_lock = asyncio.Lock()
         self._retry_at = 0.0
         self._syncs = set[asyncio.Future[None]]()
 
@@ -129,9 +129,9 @@ class JournalWriter:
         if self._syncs:
             await asyncio.gather(*self._syncs, return_exceptions=True)
         for segment in (*self._full_segments, *filter(None, [self._active])):
-            if segment.open:
+            if segment.open_records:
                 await asyncio.gather(asyncio.to_thread(segment.sync), return_exceptions=True)
-            segment.close(remove=not segment.open)
+            segment.close(remove=not segment.open_records)
         self._active, self._full_segments = None, set()
 
     async def _segment_with_room(self, size: int) -> Segment | None:
@@ -141,7 +141,7 @@ class JournalWriter:
         """
         if self._has_room(size):
             return self._active
-        async with self._creating:
+        async with self._create_lock:
             if self._has_room(size):
                 return self._active
             previous, self._active = self._active, None
@@ -170,18 +170,18 @@ class JournalWriter:
         if segment.removed:
             effect = "the gateway now writes a new file; never remove journal files of a running gateway"
             log.warning("refresh_journal_file_removed", path=str(segment.path), effect=effect)
-        if segment.open:
+        if segment.open_records:
             self._full_segments.add(segment)
         else:
             segment.close(remove=True)
 
     def _mark_open(self, attempt: str, segment: Segment, step: int) -> None:
-        segment.open.add((attempt, step))
+        segment.open_records.add((attempt, step))
         self._segments_by_attempt[attempt].append((segment, step))
 
     def _write_release(self, segment: Segment, attempt: str, step: int, record: dict[str, object]) -> None:
-        segment.open.discard((attempt, step))
-        if segment in self._full_segments and not segment.open:
+        segment.open_records.discard((attempt, step))
+        if segment in self._full_segments and not segment.open_records:
             self._full_segments.remove(segment)
             segment.close(remove=True)
             return
@@ -206,7 +206,7 @@ class JournalWriter:
 
     def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
         """Sync the segment unless the record was released. Usually the database has the credential by now."""
-        if (attempt, step) not in segment.open:
+        if (attempt, step) not in segment.open_records:
             return
         sync_task = asyncio.get_running_loop().run_in_executor(None, segment.sync)
         self._syncs.add(sync_task)
@@ -216,5 +216,5 @@ class JournalWriter:
         self._syncs.discard(sync_task)
         fault = None if sync_task.cancelled() else sync_task.exception()
         # Without open records, a fault does not matter, and the segment can be closed already.
-        if isinstance(fault, OSError) and segment.open:
+        if isinstance(fault, OSError) and segment.open_records:
             self._log_failure(fault, segment)

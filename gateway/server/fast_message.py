@@ -39,7 +39,7 @@ from gateway.middleware.response_shape import (
     REQUEST_ID_FIELD,
     accepts_stream,
     new_id,
-    refusal,
+    refusal_response,
     unhandled_error,
 )
 from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
@@ -510,7 +510,7 @@ class FastMessage(AgentMessage):
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or error.close
             trace_id = trace_id_of(self.trace, self.head.traceparent)
-            return refusal(error, trace_id, json_rpc=accepts_stream(self.head.accept))
+            return refusal_response(error, trace_id, json_rpc=accepts_stream(self.head.accept))
 
     def _record_left(self) -> None:
         self._record_message(*unfinished_result(stopped=self._stopped), 0)

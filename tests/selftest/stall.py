@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from gateway.journal.place import journal_beside
+from gateway.journal.journal_folder import journal_beside
 from gateway.journal.reader import open_records
 from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.selftest.crash import LIMIT_S, GraceTimeTracker, call, process, store_expired_connections, write_config

@@ -13,7 +13,7 @@ from gateway.cli.doctor.findings import DoctorFinding, ExaminedGateway, Level, o
 from gateway.cli.terminal import configuration_option, program
 from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import is_unverified_remote
-from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
+from gateway.journal.journal_folder import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
 from gateway.store.preflight import (
     check_database,

@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from gateway import clock
 from gateway.config import PoolConfig
 from gateway.http.json_depth import parse_stored_json
-from gateway.journal.place import journal_of_node, other_journals_of_node
+from gateway.journal.journal_folder import journal_of_node, other_journals_of_node
 from gateway.store.backend import NO_NODE_ID, Backend, Upgrade, node_id
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
 from gateway.store.changes import ChangesMissed

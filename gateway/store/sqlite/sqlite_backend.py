@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway import clock
 from gateway.http.json_depth import parse_stored_json
-from gateway.journal.place import journal_beside, other_journals_beside
+from gateway.journal.journal_folder import journal_beside, other_journals_beside
 from gateway.store.backend import ONLY_NODE, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import FileGone, cause_of, raised_as_unavailable

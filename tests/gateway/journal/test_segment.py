@@ -63,7 +63,7 @@ def test_append_to_a_full_file_fails_and_keeps_its_records(tmp_path: Path) -> No
 def test_reading_ends_at_a_damaged_record_wherever_it_is_damaged(tmp_path: Path, position: int) -> None:
     segment = Segment(tmp_path, "one", size=4096)
     segment.append(BEGUN, b"first")
-    start = segment.at
+    start = segment.next_offset
     segment.append(REPLY, b"the second one of them")
     segment.append(RELEASED, b"third")
     raw = bytearray(segment.path.read_bytes())
@@ -76,7 +76,7 @@ def test_reading_ends_where_the_file_was_cut_off(tmp_path: Path) -> None:
     segment = Segment(tmp_path, "one", size=4096)
     segment.append(BEGUN, b"first")
     segment.append(REPLY, b"second")
-    os.truncate(segment.path, segment.at - 1)
+    os.truncate(segment.path, segment.next_offset - 1)
     assert list(records(segment.path)) == [(BEGUN, b"first")]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.journal.place import journal_of_node
+from gateway.journal.journal_folder import journal_of_node
 
 
 @pytest.fixture(autouse=True)
@@ -20,19 +20,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_folder_depends_on_the_database(tmp_path: Path) -> None:
-    place = journal_of_node("a")
-    assert place is not None
-    assert place.parent == folder(tmp_path)
-    assert (journal_of_node("a"), journal_of_node("b") == place) == (place, False)
-    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    journal = journal_of_node("a")
+    assert journal is not None
+    assert journal.parent == folder(tmp_path)
+    assert (journal_of_node("a"), journal_of_node("b") == journal) == (journal, False)
+    assert stat.S_IMODE(journal.parent.stat().st_mode) == 0o700
 
 
 def test_state_directory_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").mkdir()
     monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}/state:{tmp_path}/more")
-    place = journal_of_node("a")
-    assert place is not None
-    assert place.parent == folder(tmp_path / "state")
+    journal = journal_of_node("a")
+    assert journal is not None
+    assert journal.parent == folder(tmp_path / "state")
 
 
 @pytest.mark.parametrize("how", ["open to others", "a link", "a file", "another's"])
