@@ -176,11 +176,11 @@ class SpanMaker:
         span_id = new_span_id()
         if trace is not None:
             span_id = trace.span_id
-            requested_at = trace.began if trace.asked is None else trace.asked
+            requested_at = trace.began if trace.left_queue_at is None else trace.left_queue_at
             attributes["gateway.refresh.waited_ms"] = round((requested_at - trace.began) * 1000, 3)
             if trace.ended is not None:
                 started = ended_at - round((trace.ended - requested_at) * _NS)
-        parent_id = parent.span_id if parent is not None and trace is not None and trace.under is parent else None
+        parent_id = parent.span_id if parent is not None and trace is not None and trace.parent_call is parent else None
         return self._span(
             "token.refresh",
             parent,
@@ -305,8 +305,8 @@ def _context(trace_id: str, span_id: str, flags: int, *, remote: bool = False) -
 
 
 def _link(refresh: RefreshTrace) -> Link:
-    assert refresh.under is not None
-    return Link(_context(refresh.under.trace_id, refresh.span_id, refresh.under.flags))
+    assert refresh.parent_call is not None
+    return Link(_context(refresh.parent_call.trace_id, refresh.span_id, refresh.parent_call.flags))
 
 
 def _add(attributes: Attributes, name: str, value: object) -> None:

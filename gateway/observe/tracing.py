@@ -149,7 +149,7 @@ class Tracing:
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return
         trace = operation.trace
-        parent = None if trace is None else trace.under
+        parent = None if trace is None else trace.parent_call
         if parent is None:
             if operation.kind == "refresh" and operation.request_id:
                 return

@@ -17,11 +17,13 @@ ANY_INTEGRATION = "*"
 class KeyLimits:
     """The limits of a key. A call must satisfy every member that is set; an empty member limits nothing.
 
-    `connections`: each is ``integration/connection`` or ``*/connection``. `tags`: the connection must have all these
-    tags. `rules`: each is ``METHODS PATH`` (`access.key_rule`) or names operations of the catalog
-    (`access.operation_rules`); the request must match one of them. `hosts`: each is a host name or ``*.example.com``.
-    `operations`: rule ▸ snapshot, for each rule that names operations; a snapshot is the number of operations, a colon,
-    and the operations in base64.
+    - `connections`: each is ``integration/connection`` or ``*/connection``
+    - `tags`: the connection must have all these tags
+    - `rules`: each is ``METHODS PATH`` (`access.key_rule`) or names operations of the catalog
+      (`access.operation_rules`); the request must match one of them
+    - `hosts`: each is a host name or ``*.example.com``
+    - `operations`: rule ▸ snapshot, for each rule that names operations; a snapshot is the number of operations, a
+      colon, and the operations in base64
     """
 
     integrations: tuple[str, ...] = ()
@@ -78,10 +80,11 @@ class KeyTerms:
     """The terms of a key, which are fixed when the key is minted. The key itself is not stored, only `digest`, its hex
     SHA-256.
 
-    `last_four`: the key's last four characters. `limits`: the limits of the key, of the key that minted it, and so on;
-    a call must satisfy all of them. `rate`: maximum calls per minute; None: no limit. `budget`: maximum calls in total;
-    None: no limit. `parent_id`: the id of the minted key that minted this key, if any; revoking the parent revokes this
-    key too.
+    - `last_four`: the key's last four characters
+    - `limits`: the limits of the key, of the key that minted it, and so on; a call must satisfy all of them
+    - `rate`: maximum calls per minute; None: no limit
+    - `budget`: maximum calls in total; None: no limit
+    - `parent_id`: the id of the minted key that minted this key, if any; revoking the parent revokes this key too
     """
 
     digest: str

@@ -124,8 +124,10 @@ itself."""
 class AuditEntry:
     """A record before it gets its place in the hash chain. `of` creates a record with the current actor.
 
-    `key_id`: id of the minted key that the action concerns. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed digest
-    of the end user's id, never the id itself. `environment` empty: the record concerns the whole store.
+    - `key_id`: id of the minted key that the action concerns
+    - `outcome`: ``ok`` or ``failed``
+    - `end_user`: a keyed digest of the end user's id, never the id itself
+    - `environment`: empty: the record concerns the whole store
     """
 
     action: AuditAction
@@ -241,10 +243,10 @@ def columns_of(body: str) -> AuditColumns:
         texts = columns.environment + columns.action + columns.integration_id + columns.connection_id + columns.end_user
     except (KeyError, AttributeError, TypeError, RecursionError) as fault:
         raise ValueError("not a record of the audit") from fault
-    number = columns.key_id
+    key_id = columns.key_id
     if columns.at.tzinfo is None or b"\0" in texts.encode():
         raise ValueError("not a record of the audit")
-    if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+    if key_id is not None and (type(key_id) is not int or not 0 <= key_id < 2**63):
         raise ValueError("not a record of the audit")
     return columns
 
@@ -253,11 +255,12 @@ def columns_of(body: str) -> AuditColumns:
 class AuditFilter:
     """A search in the audit trail; None or empty matches anything.
 
-    `environment` None: all environments, and records that concern the whole store. `since`, `until`: the time range,
-    from `since` up to but not including `until`. `key_ids`: only actions of these minted keys and of the connect
-    sessions that they created; empty: of any actor. `end_user_id`: the application's id of the end user. The id of
-    an end user that `gateway audit forget` has removed matches nothing. `before`, `after`: only records with a lower or
-    a higher sequence number.
+    - `environment`: None: all environments, and records that concern the whole store
+    - `since`, `until`: the time range, from `since` up to but not including `until`
+    - `key_ids`: only actions of these minted keys and of the connect sessions that they created; empty: of any actor
+    - `end_user_id`: the application's id of the end user. The id of an end user that `gateway audit forget` has removed
+      matches nothing.
+    - `before`, `after`: only records with a lower or a higher sequence number
     """
 
     environment: str | None = None
@@ -329,8 +332,9 @@ class CredentialUseFilter:
 class CredentialUsePage:
     """A page of uses of credentials.
 
-    `uses`: the calls and failed calls for each pair of connection and key, the most used first. `calls`, `failed`:
-    totals of all matching uses, also of uses that `limit` leaves out. `connections`: the number of all matching pairs.
+    - `uses`: the calls and failed calls for each pair of connection and key, the most used first
+    - `calls`, `failed`: totals of all matching uses, also of uses that `limit` leaves out
+    - `connections`: the number of all matching pairs
     """
 
     uses: list[tuple[CredentialUseRef, int, int]]

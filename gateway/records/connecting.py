@@ -13,11 +13,12 @@ class SessionTerms:
     """The conditions that a session sets for each of its connections. An authorization keeps the conditions with which
     it started.
 
-    `limited`: the session has a maximum number of connections. `code_challenge`: the session's code challenge, if any.
-    `browser_digest`: digest of the browser's cookie; the connection is stored only if the session belongs to this
-    browser or to no browser. Empty: the client has no cookie, so the session must not belong to a browser. None: the
-    browser is not checked, because the session serves any browser, or was bound to its browser when the authorization
-    started.
+    - `limited`: the session has a maximum number of connections
+    - `code_challenge`: the session's code challenge, if any
+    - `browser_digest`: digest of the browser's cookie; the connection is stored only if the session belongs to this
+      browser or to no browser. Empty: the client has no cookie, so the session must not belong to a browser. None: the
+      browser is not checked, because the session serves any browser, or was bound to its browser when the authorization
+      started.
     """
 
     session_digest: str
@@ -31,18 +32,22 @@ class ConnectSession:
     """A connect session. The application's back end creates the session, the browser gets its token, and the store has
     only the token's digest (hex SHA-256).
 
-    `allowed_integrations`: keys of the integrations; empty: all integrations. `defaults`: the
-    ``integrations_config_defaults`` of the request: integration ▸ ``{connection_config, authorization_params,
-    user_scopes}``. `key_id`: id of the minted key that created the session; empty: a key of gateway.yaml; None: an
-    earlier release, which did not store the key, created the session. `connection_id`: the id of the new connection. If
-    `integration_id` is set too, the connection must already exist, and the session reconnects it. `pinned`: a
-    reconnected connection keeps its settings and its hosts.
-
-    `max_connections`: maximum number of connections; None: no limit. `connections_made`: the number of connections so
-    far. `single_use`: the session serves only one browser, the first in which the end user continues. `browser_digest`:
-    digest of that browser's cookie. `code_challenge`: S256 challenge (RFC 7636 §4.2); if set, connections stay pending
-    until the application completes them with the verifier. `return_url`: the application's page to which the end user
-    returns. `return_state`: a text that is added to `return_url` as the parameter ``state``.
+    - `allowed_integrations`: keys of the integrations; empty: all integrations
+    - `defaults`: the ``integrations_config_defaults`` of the request: integration ▸ ``{connection_config,
+      authorization_params, user_scopes}``
+    - `key_id`: id of the minted key that created the session; empty: a key of gateway.yaml; None: an earlier release,
+      which did not store the key, created the session
+    - `connection_id`: the id of the new connection. If `integration_id` is set too, the connection must already exist,
+      and the session reconnects it.
+    - `pinned`: a reconnected connection keeps its settings and its hosts
+    - `max_connections`: maximum number of connections; None: no limit
+    - `connections_made`: the number of connections so far
+    - `single_use`: the session serves only one browser, the first in which the end user continues
+    - `browser_digest`: digest of that browser's cookie
+    - `code_challenge`: S256 challenge (RFC 7636 §4.2); if set, connections stay pending until the application completes
+      them with the verifier
+    - `return_url`: the application's page to which the end user returns
+    - `return_state`: a text that is added to `return_url` as the parameter ``state``
     """
 
     digest: str
@@ -113,10 +118,12 @@ class Site:
 class FlowOptions:
     """The options of a flow that the browser, or the page that opened the connect window, may choose.
 
-    `override`: the end user's own OAuth client (``client_id``, ``client_secret``), and a ``refresh_token``; empty: the
-    integration's client. `ws_client_id`: id of the WebSocket that waits for the outcome; None: no WebSocket waits.
-    `browser`: digest of the cookie of the browser in which the end user confirmed. `lang`: language of the following
-    pages. `request_id`: id of the request, for the log.
+    - `override`: the end user's own OAuth client (``client_id``, ``client_secret``), and a ``refresh_token``; empty:
+      the integration's client
+    - `ws_client_id`: id of the WebSocket that waits for the outcome; None: no WebSocket waits
+    - `browser`: digest of the cookie of the browser in which the end user confirmed
+    - `lang`: language of the following pages
+    - `request_id`: id of the request, for the log
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -154,13 +161,16 @@ class PendingAuthorization:
     """The data that the callback needs. The data is fixed when the authorization starts, so that no later request can
     change it.
 
-    `provider`, `mode`: names of the catalog entry and of its auth mode. `kept`: the auth mode's own data, for example
-    the PKCE verifier. `url`: the URL of the provider's consent page. `config`: the connection's settings. `given`:
-    names of the settings that the session or the end user set; these override settings from the provider. `client`:
-    digest of the ``ws_client_id`` of the waiting window. `browser`: digest of the cookie of the browser in which the
-    end user confirmed. `limited`, `code_challenge`: the session's terms (SessionTerms). `began`: digest of the flow's
-    first `state`; None: the flow still has its first `state`. `choice`: a grant that waits until the end user has
-    chosen a site.
+    - `provider`, `mode`: names of the catalog entry and of its auth mode
+    - `kept`: the auth mode's own data, for example the PKCE verifier
+    - `url`: the URL of the provider's consent page
+    - `config`: the connection's settings
+    - `given`: names of the settings that the session or the end user set; these override settings from the provider
+    - `client`: digest of the ``ws_client_id`` of the waiting window
+    - `browser`: digest of the cookie of the browser in which the end user confirmed
+    - `limited`, `code_challenge`: the session's terms (SessionTerms)
+    - `began`: digest of the flow's first `state`; None: the flow still has its first `state`
+    - `choice`: a grant that waits until the end user has chosen a site
     """
 
     provider: str
@@ -292,12 +302,14 @@ SESSION_ENDED: Final = "session_ended"  # the `error_type` that reports the end 
 class Outcome:
     """The outcome of one attempt to connect, for the browser's WebSocket and for polling.
 
-    `client_digest`: digest of the ``ws_client_id`` that the browser's window sent. `flow_digest`: digest of the
-    authorization's ``state``, which cannot be used again. `browser_digest`: digest of the cookie of the browser in
-    which the end user confirmed, if the browser keeps cookies. `error_type` (docs/compatibility.md#authorization) and
-    `error_desc` are set if the attempt failed; `code` is then an error code of docs/http-api.md. `is_pending`: the
-    application has not completed the connection. If the outcome is also a failure, the application can no longer
-    complete the connection.
+    - `client_digest`: digest of the ``ws_client_id`` that the browser's window sent
+    - `flow_digest`: digest of the authorization's ``state``, which cannot be used again
+    - `browser_digest`: digest of the cookie of the browser in which the end user confirmed, if the browser keeps
+      cookies
+    - `error_type` (docs/compatibility.md#authorization), `error_desc`: set if the attempt failed
+    - `code`: an error code of docs/http-api.md, set if the attempt failed
+    - `is_pending`: the application has not completed the connection. If the outcome is also a failure, the application
+      can no longer complete the connection.
     """
 
     environment: str

@@ -31,9 +31,9 @@ def log_fields(ref: ConnectionRef) -> dict[str, str]:
 # quote is a syntax error.
 CONNECTION_ID: Final = r"""^[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+$"""
 PROVIDER_CONFIG_KEY: Final = r"^[a-zA-Z0-9~:.@ _-]+$"
-_MARKS: Final = {CONNECTION_ID: ",.;:=+~[]|@${}\"'\\/_-", PROVIDER_CONFIG_KEY: "~:.@_-"}
-_FORMS: Final = {pattern: re.compile(pattern.removesuffix("$")) for pattern in _MARKS}
-_PLAIN: Final = string.ascii_letters + string.digits + " "
+_PUNCTUATION: Final = {CONNECTION_ID: ",.;:=+~[]|@${}\"'\\/_-", PROVIDER_CONFIG_KEY: "~:.@_-"}
+_COMPILED: Final = {pattern: re.compile(pattern.removesuffix("$")) for pattern in _PUNCTUATION}
+_LETTERS_DIGITS_SPACE: Final = string.ascii_letters + string.digits + " "
 
 
 def id_fault(text: str, pattern: str) -> str | None:
@@ -41,14 +41,14 @@ def id_fault(text: str, pattern: str) -> str | None:
 
     `pattern`: CONNECTION_ID or PROVIDER_CONFIG_KEY.
     """
-    if _FORMS[pattern].fullmatch(text):
+    if _COMPILED[pattern].fullmatch(text):
         return None
-    marks = _MARKS[pattern]
-    invalid_character = next((char for char in text if char not in _PLAIN + marks), None)
+    punctuation = _PUNCTUATION[pattern]
+    invalid_character = next((char for char in text if char not in _LETTERS_DIGITS_SPACE + punctuation), None)
     if invalid_character is None:
         return "is empty"
     character_text = f"'{invalid_character}'" if invalid_character.isprintable() else f"U+{ord(invalid_character):04X}"
-    return f"contains {character_text}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
+    return f"contains {character_text}; allowed are A-Z a-z 0-9, spaces and {' '.join(punctuation)}"
 
 
 # ── The parts of a connection.
@@ -122,10 +122,11 @@ class Lease:
 class Lifespan:
     """The time for which a connection's credential stays usable.
 
-    `dies_at`: when the refresh token expires if it is not used; without a refresh token, when the access token expires;
-    None: no known limit. `keep_alive_at`: when the gateway refreshes the token to prevent its expiry; None: not
-    planned. `settled`: nothing needs to be done when the access token expires, because a later refresh is still
-    possible, or because the end of the credential is already recorded.
+    - `dies_at`: when the refresh token expires if it is not used; without a refresh token, when the access token
+      expires; None: no known limit
+    - `keep_alive_at`: when the gateway refreshes the token to prevent its expiry; None: not planned
+    - `settled`: nothing needs to be done when the access token expires, because a later refresh is still possible, or
+      because the end of the credential is already recorded
     """
 
     dies_at: datetime | None = None
@@ -156,13 +157,16 @@ class RefusedScopes:
 class Connection:
     """A connection as the store returns it. The credential stays sealed until `vault` decrypts it.
 
-    `id`: the connection's number in lists. `uid`: the identity of the row, to which its ciphertexts are bound.
-    `version`: number of the current credential; a write of a new credential must name the version that it replaces.
-    `config`: plain settings (``cloudId`` …). `secret_config`: the settings that the catalog marks as secret.
-    `granted_at`: when the end user last authorized the connection. `rotates`: whether the provider replaced the refresh
-    token at an earlier refresh. `previous`: the previous refresh token, which the provider accepts until
-    `previous_until`. `intent`: set if a refresh token may have been sent with unknown result. `lease`: the current
-    right to refresh the credential, if any.
+    - `id`: the connection's number in lists
+    - `uid`: the identity of the row, to which its ciphertexts are bound
+    - `version`: number of the current credential; a write of a new credential must name the version that it replaces
+    - `config`: plain settings (``cloudId`` …)
+    - `secret_config`: the settings that the catalog marks as secret
+    - `granted_at`: when the end user last authorized the connection
+    - `rotates`: whether the provider replaced the refresh token at an earlier refresh
+    - `previous`: the previous refresh token, which the provider accepts until `previous_until`
+    - `intent`: set if a refresh token may have been sent with unknown result
+    - `lease`: the current right to refresh the credential, if any
     """
 
     ref: ConnectionRef
@@ -214,10 +218,11 @@ class NewConnection:
     """A connection to store. If the connection exists, a member that is None leaves the existing value unchanged; the
     credential is always replaced.
 
-    `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it. `ended`:
-    the failure with which the connection has already ended, if nothing can refresh the credential. `warning`: one or
-    two sentences for the owner of the connection. `integration_uid`: identity of the integration's row, if the
-    integration was created through the API; if this row no longer exists, the connection is not stored.
+    - `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it
+    - `ended`: the failure with which the connection has already ended, if nothing can refresh the credential
+    - `warning`: one or two sentences for the owner of the connection
+    - `integration_uid`: identity of the integration's row, if the integration was created through the API; if this row
+      no longer exists, the connection is not stored
     """
 
     ref: ConnectionRef

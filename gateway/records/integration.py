@@ -30,18 +30,23 @@ class Integration:
     """An integration. `environment` and `integration_id` identify the integration; clients send `integration_id` as
     ``Provider-Config-Key``.
 
-    `scopes` None: no scopes are configured, so the provider's default scopes are requested. `app_id`, `app_link`,
-    `private_key`: the id, the page at the provider and the signing key (PEM) of an app that end users install.
-    `webhook_secret`: the secret with which the provider signs webhooks. `webhook_secret_previous`: the previous secret,
-    which is also valid during a rotation. `forward_webhooks`: whether webhooks are forwarded to the application.
-    `allow_unsigned_webhooks`: whether, without a secret to verify them, webhooks are accepted from anyone who knows the
-    URL. `allowed_hosts`: hosts that an end user may name if the provider's entry does not fix the host; the
-    integration's secrets can then be sent to these hosts. Each is a name such as ``git.example.com`` or
-    ``*.example.com``, with the port unless it is the default one. `site_selection`: how a site is chosen if a token can
-    access several sites. ``match`` takes the site that the settings name, or the first site if they name none; ``ask``
-    lets the end user choose if several sites match. `trace_headers` None: the setting `egress.trace_headers` applies.
-    `custom`: names and values that the customer stores with the integration. `managed_row`: the integration's row, if
-    it was created through the API; None: gateway.yaml declares the integration.
+    - `scopes`: None: no scopes are configured, so the provider's default scopes are requested
+    - `app_id`, `app_link`, `private_key`: the id, the page at the provider and the signing key (PEM) of an app that end
+      users install
+    - `webhook_secret`: the secret with which the provider signs webhooks
+    - `webhook_secret_previous`: the previous secret, which is also valid during a rotation
+    - `forward_webhooks`: whether webhooks are forwarded to the application
+    - `allow_unsigned_webhooks`: whether, without a secret to verify them, webhooks are accepted from anyone who knows
+      the URL
+    - `allowed_hosts`: hosts that an end user may name if the provider's entry does not fix the host; the integration's
+      secrets can then be sent to these hosts. Each is a name such as ``git.example.com`` or ``*.example.com``, with the
+      port unless it is the default one.
+    - `site_selection`: how a site is chosen if a token can access several sites. ``match`` takes the site that the
+      settings name, or the first site if they name none; ``ask`` lets the end user choose if several sites match.
+    - `trace_headers`: None: the setting `egress.trace_headers` applies
+    - `custom`: names and values that the customer stores with the integration
+    - `managed_row`: the integration's row, if it was created through the API; None: gateway.yaml declares the
+      integration
     """
 
     environment: str

@@ -16,17 +16,27 @@ KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 class Operation(NamedTuple):
     """One operation. An operation never contains a query, a header or a body.
 
-    `kind`: the kind of the operation. ``call``: a request to ``/proxy``; `path` is the caller's path after ``/proxy``.
-    ``refresh``: a refresh of a connection's token. ``authorization``: an end user's attempt to connect. ``delivery``:
-    one attempt to deliver an event. ``webhook``: a webhook that a provider sent.
+    The kinds of operations:
 
-    `request_id`: the id of the request that caused the operation, so that all operations of a request can be found.
-    `trace_id`: 32 hex digits. `key_id`: the id of the minted key. `rule`: the rule of the key that allowed the call, or
-    the reason for the refusal. `status`: the status of the response; 0: there was no response. `error_code`: None on
-    success. `gateway_ms`, `token_ms`, `upstream_ms`: the parts of a call's time: in the gateway, waiting for the store
-    or a token endpoint, and waiting for the provider. `detail`: more data, which depends on the kind. Two members are
-    not stored, because only the span needs them: `trace`, the trace of a refresh, and `cause`, the ``traceparent`` of
-    the request that caused the operation.
+    - ``call``: a request to ``/proxy``; `path` is the caller's path after ``/proxy``
+    - ``refresh``: a refresh of a connection's token
+    - ``authorization``: an end user's attempt to connect
+    - ``delivery``: one attempt to deliver an event
+    - ``webhook``: a webhook that a provider sent
+
+    The members:
+
+    - `request_id`: the id of the request that caused the operation, so that all operations of a request can be found
+    - `trace_id`: 32 hex digits
+    - `key_id`: the id of the minted key
+    - `rule`: the rule of the key that allowed the call, or the reason for the refusal
+    - `status`: the status of the response; 0: there was no response
+    - `error_code`: None on success
+    - `gateway_ms`, `token_ms`, `upstream_ms`: the parts of a call's time: in the gateway, waiting for the store or a
+      token endpoint, and waiting for the provider
+    - `detail`: more data, which depends on the kind
+    - `trace`: the trace of a refresh. Not stored, because only the span needs it.
+    - `cause`: the ``traceparent`` of the request that caused the operation. Not stored, because only the span needs it.
     """
 
     kind: OperationKind
@@ -108,11 +118,15 @@ class StoredOperation:
 class OperationFilter:
     """A search in the call log; None or empty matches anything.
 
-    `since`, `until`: the time range, from `since` up to but not including `until`. `connections`: pairs of integration
-    and connection; one pair must match; None: any connection. `key_ids`: ids of minted keys; one id must match.
-    `error_codes`: one code must match. `excluded_codes`: operations with these codes do not match. `status`: lowest and
-    highest status. `text`: a text in the path, code or detail, ignoring case. `tool`: name of the MCP tool that made
-    the call. `after`, `before`: only operations stored later or earlier than the operation with this id.
+    - `since`, `until`: the time range, from `since` up to but not including `until`
+    - `connections`: pairs of integration and connection; one pair must match; None: any connection
+    - `key_ids`: ids of minted keys; one id must match
+    - `error_codes`: one code must match
+    - `excluded_codes`: operations with these codes do not match
+    - `status`: lowest and highest status
+    - `text`: a text in the path, code or detail, ignoring case
+    - `tool`: name of the MCP tool that made the call
+    - `after`, `before`: only operations stored later or earlier than the operation with this id
     """
 
     environment: str

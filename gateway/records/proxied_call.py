@@ -33,11 +33,12 @@ class ResponseShape:
 class UpstreamRequest:
     """The request to the provider, without its body.
 
-    `target`: path and query of the request line; they are sent unchanged, with their percent-encoding. `headers`:
-    end-to-end fields only; the code that sends the request adds Host and the fields for framing. `base_path`: the path
-    of the base URL, with which `target` begins; links in the response that begin with the base URL are rewritten to go
-    through the gateway. `identity`: the client certificate for mutual TLS; a network connection with this certificate
-    is not used for another identity. None: no certificate.
+    - `target`: path and query of the request line; they are sent unchanged, with their percent-encoding
+    - `headers`: end-to-end fields only; the code that sends the request adds Host and the fields for framing
+    - `base_path`: the path of the base URL, with which `target` begins; links in the response that begin with the base
+      URL are rewritten to go through the gateway
+    - `identity`: the client certificate for mutual TLS; a network connection with this certificate is not used for
+      another identity. None: no certificate.
     """
 
     method: str
@@ -66,11 +67,12 @@ class UpstreamRequest:
 class CallTiming:
     """The times of a request, in seconds of the monotonic clock, and its attempts. Code that waits adds its waiting time.
 
-    `token_s`: time spent waiting for the store and for token endpoints. `upstream_s`: time spent waiting for the
-    provider, from the first attempt to the head of the response that is passed on; this includes pauses between
-    attempts, and the time in which the caller sends the body. `head_at`: when the head of the gateway's response was
-    sent; None: not sent yet. `proxied`: whether the request is a call to a provider with an accepted key. `attempts`:
-    number of attempts to send the request to the provider so far.
+    - `token_s`: time spent waiting for the store and for token endpoints
+    - `upstream_s`: time spent waiting for the provider, from the first attempt to the head of the response that is
+      passed on; this includes pauses between attempts, and the time in which the caller sends the body
+    - `head_at`: when the head of the gateway's response was sent; None: not sent yet
+    - `proxied`: whether the request is a call to a provider with an accepted key
+    - `attempts`: number of attempts to send the request to the provider so far
     """
 
     began: float
@@ -150,11 +152,14 @@ class Position:
 class Paging:
     """The paging options of one call.
 
-    `pages`: the number of pages to read; None: all pages. `schemes`: the paging schemes that the first response can
-    have, the best guess first. `cursor_named`: whether the caller specified where the response has its cursor. `start`:
-    the position at which to continue; None: the beginning. `marks`: whether a line with the position follows each page.
-    `request_digest`: identifies the call to which a resume cursor belongs. `path`: the path of the caller's request,
-    below the base URL. `limit`: for a list by POST, the records per page that the caller requests; None: not set.
+    - `pages`: the number of pages to read; None: all pages
+    - `schemes`: the paging schemes that the first response can have, the best guess first
+    - `cursor_named`: whether the caller specified where the response has its cursor
+    - `start`: the position at which to continue; None: the beginning
+    - `marks`: whether a line with the position follows each page
+    - `request_digest`: identifies the call to which a resume cursor belongs
+    - `path`: the path of the caller's request, below the base URL
+    - `limit`: for a list by POST, the records per page that the caller requests; None: not set
     """
 
     pages: int | None
@@ -176,20 +181,23 @@ class Paging:
 
 
 class ExchangeRecord(NamedTuple):
-    """One exchange. `path`: the path without its query; for a proxied request, the caller's path after ``/proxy``.
-    `host`: the provider's host.
+    """One exchange. A request to the gateway's own API has empty integration, connection and host.
 
-    A request to the gateway's own API has empty integration, connection and host. `error_code`: an error code of the
-    gateway, ``client_left`` if the client disconnected, ``cut`` if the provider's response was incomplete, or
-    ``stopped`` if the gateway stopped before the end of the response; None: no error of the gateway.
-
-    `gateway_ms`, `token_ms`, `upstream_ms`: three parts of the time until the head of a proxied call's response. They
-    are the time in the gateway, the wait for the store or a token endpoint, and the wait for the provider. None: the
-    request is not a proxied call. `key_id`: the id of the minted key. `traceparent`: as the caller sent it (W3C Trace
-    Context §3.2). `rule`: the rule of the key that allowed the call, or the reason for the refusal. `attempts`: number
-    of requests sent to the provider. `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool
-    that made the call, a tool of the gateway or of the provider. `dry_run`: whether the caller asked for a dry run, so
-    that nothing was sent.
+    - `host`: the provider's host
+    - `path`: the path without its query; for a proxied request, the caller's path after ``/proxy``
+    - `error_code`: an error code of the gateway, ``client_left`` if the client disconnected, ``cut`` if the provider's
+      response was incomplete, or ``stopped`` if the gateway stopped before the end of the response; None: no error of
+      the gateway
+    - `gateway_ms`, `token_ms`, `upstream_ms`: three parts of the time until the head of a proxied call's response. They
+      are the time in the gateway, the wait for the store or a token endpoint, and the wait for the provider. None: the
+      request is not a proxied call.
+    - `key_id`: the id of the minted key
+    - `traceparent`: as the caller sent it (W3C Trace Context §3.2)
+    - `rule`: the rule of the key that allowed the call, or the reason for the refusal
+    - `attempts`: number of requests sent to the provider
+    - `trace`: the data for the spans of a sampled call
+    - `tool`: name of the MCP tool that made the call, a tool of the gateway or of the provider
+    - `dry_run`: whether the caller asked for a dry run, so that nothing was sent
     """
 
     # The class is a tuple, because tuples are cheap to create and every request creates one.

@@ -16,11 +16,14 @@ from typing import Final
 
 
 class State(StrEnum):
-    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily (a token that
-    is still valid stays in use), or the API rejects one call after another.
+    """A connection's state.
 
-    `needs_reauth`: the provider refuses refreshes permanently. `incomplete`: a setting is missing that the next refresh
-    needs. `revoked`: the provider says that the grant was revoked.
+    - `active`: refreshes succeed
+    - `degraded`: the last refresh failed temporarily (a token that is still valid stays in use), or the API rejects one
+      call after another
+    - `needs_reauth`: the provider refuses refreshes permanently
+    - `incomplete`: a setting is missing that the next refresh needs
+    - `revoked`: the provider says that the grant was revoked
     """
 
     ACTIVE = "active"
@@ -33,11 +36,15 @@ class State(StrEnum):
 class StateTrigger(StrEnum):
     """What can happen to a connection and change its state.
 
-    `unavailable`, `refused`, `taken_back`: a refresh failed temporarily, permanently, or because the grant was revoked.
-    `unfinished`: a setting is missing. `accepted`: the API accepts the credential that it rejected before. `replaced`:
-    the credential was refreshed after the API had rejected it. The refresh does not prove that the API accepts the new
-    credential, because some auth modes sign a token without a request to the provider. `written_back`: a newer token,
-    which the database had lost in a failover, was stored again.
+    - `authorized`: the end user authorized the connection
+    - `renewed`: a refresh succeeded
+    - `unavailable`, `refused`, `taken_back`: a refresh failed temporarily, permanently, or because the grant was
+      revoked
+    - `unfinished`: a setting is missing
+    - `accepted`: the API accepts the credential that it rejected before
+    - `replaced`: the credential was refreshed after the API had rejected it. The refresh does not prove that the API
+      accepts the new credential, because some auth modes sign a token without a request to the provider.
+    - `written_back`: a newer token, which the database had lost in a failover, was stored again
     """
 
     AUTHORIZED = "authorized"

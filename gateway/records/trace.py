@@ -68,9 +68,10 @@ def new_span_id() -> str:
 class AttemptTrace:
     """One request to the provider, as the trace shows it.
 
-    `began`: when the request began, in monotonic seconds. `ended`: when the head of the response arrived or the attempt
-    failed, in monotonic seconds; None: not ended. `peer`: the provider's IP address. `error`: why no response arrived;
-    None: no error.
+    - `began`: when the request began, in monotonic seconds
+    - `ended`: when the head of the response arrived or the attempt failed, in monotonic seconds; None: not ended
+    - `peer`: the provider's IP address
+    - `error`: why no response arrived; None: no error
     """
 
     host: str
@@ -102,9 +103,11 @@ class McpTrace:
 class CallTrace:
     """The trace of one sampled request to the gateway.
 
-    `parent_id`: id of the caller's span; None: the trace starts here. `began`: when the request began, in monotonic
-    seconds. `route`: the template of the path, if known. `waited_for`: refreshes that another call started and for
-    which this call waited. `mcp`: set for a message to the MCP endpoint.
+    - `parent_id`: id of the caller's span; None: the trace starts here
+    - `began`: when the request began, in monotonic seconds
+    - `route`: the template of the path, if known
+    - `waited_for`: refreshes that another call started and for which this call waited
+    - `mcp`: set for a message to the MCP endpoint
     """
 
     trace_id: str
@@ -132,24 +135,25 @@ class CallTrace:
 class RefreshTrace:
     """The trace of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that started the refresh, or else the first sampled call that waits for it.
-    `began`: when the refresh was requested, in monotonic seconds. `asked`: when the refresh left the queue, in
-    monotonic seconds. `exported`: whether the span of the refresh was created, so that other spans can link to it.
+    - `parent_call`: the sampled call that started the refresh, or else the first sampled call that waits for it
+    - `began`: when the refresh was requested, in monotonic seconds
+    - `left_queue_at`: when the refresh left the queue, in monotonic seconds
+    - `exported`: whether the span of the refresh was created, so that other spans can link to it
     """
 
-    under: CallTrace | None
+    parent_call: CallTrace | None
     began: float
     span_id: str = field(default_factory=new_span_id)
-    asked: float | None = None
+    left_queue_at: float | None = None
     ended: float | None = None
     exported: bool = False
 
     def add_waiter(self, waiting_call: CallTrace | None) -> None:
         """Record that the call `waiting_call` waits for this refresh too."""
-        if waiting_call is None or waiting_call is self.under:
+        if waiting_call is None or waiting_call is self.parent_call:
             return
-        if self.under is None:
-            self.under = waiting_call
+        if self.parent_call is None:
+            self.parent_call = waiting_call
         else:
             waiting_call.waited_for.append(self)
 
@@ -191,5 +195,5 @@ def current_traceparent() -> str | None:
     """Return the ``traceparent`` of the current sampled refresh or request."""
     refresh, call = current_refresh.get(), current_trace.get()
     if refresh is not None:
-        return None if refresh.under is None else refresh.under.traceparent(refresh.span_id)
+        return None if refresh.parent_call is None else refresh.parent_call.traceparent(refresh.span_id)
     return None if call is None else call.traceparent()

@@ -441,7 +441,7 @@ class RefreshProtocol:
         async with keep_lease(self._store, row, owner, claim_result.claimed_at) as claim:
             started = clock.monotonic()
             if (trace := current_refresh.get()) is not None:
-                trace.asked = started
+                trace.left_queue_at = started
             try:
                 await clock.give_way()
                 integration = self._current.generation.integrations.get(*row.ref[:2])

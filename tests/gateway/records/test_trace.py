@@ -47,7 +47,7 @@ def test_the_first_sampled_call_that_waits_has_the_refresh_and_the_others_link_t
     refresh, first, second = RefreshTrace(None, 0.0), call_of(1), call_of(2)
     for waiting in (None, first, first, second):
         refresh.add_waiter(waiting)
-    assert refresh.under is first
+    assert refresh.parent_call is first
     assert (first.waited_for, second.waited_for) == ([], [refresh])
 
 
