@@ -324,7 +324,7 @@ async def _prune_call_log(store: Store) -> None:
 
 
 def _apply_call_log_settings(config: CallLogConfig, call_queue: CallQueue, store: Store) -> None:
-    call_queue.stored, call_queue.sample = config.enabled, config.sample
+    call_queue.stores_calls, call_queue.sample = config.enabled, config.sample
     store.call_log.bounds = CallLogBounds(config.keep_days, config.max_bytes, config.max_rows)
 
 

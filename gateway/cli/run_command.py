@@ -91,7 +91,7 @@ async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Await
     from gateway.store import open_store
     from gateway.vault import Keyring
 
-    logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    logs.setup(os.environ.get(logs.LEVEL_VARIABLE) or "warning")
     _set_operator()
     keyring = Keyring(config.store.encryption_keys)
     store = await open_store(config.store.url, keyring, environments=(), pool=config.store.pool)
@@ -174,7 +174,7 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", *
     from gateway.integrations.declared import examine_catalog
     from gateway.observe import logs
 
-    logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    logs.setup(os.environ.get(logs.LEVEL_VARIABLE) or "warning")
     _set_operator()
     config, left_out = await asyncio.to_thread(partial(_load_and_check, file, **options))
     checked_configuration = check_configuration(config, examine_catalog(config, left_out))

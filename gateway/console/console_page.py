@@ -132,7 +132,7 @@ def render(
         wrong=[]
         if is_part or signed_in is None or "alarms" in view.data
         else [alarm["what"] for alarm in alarms(runtime)],
-        logged=runtime.call_queue.stored,
+        logged=runtime.call_queue.stores_calls,
         asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).content_hash}",
         root=lambda *below, **query: console_path(request, *below, **query),
         page_url=lambda section="", /, **query: console_path(

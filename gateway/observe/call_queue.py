@@ -26,10 +26,10 @@ from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 
-MAX_QUEUED: Final = 30_000
+MAX_QUEUED: Final = 30_000  # maximum number of queued lines, and of queued rows
 # A full queue of rows still accepts this many further rows that are not successful calls.
 MAX_EXTRA_FAILURES: Final = 10_000
-BATCH: Final = 2000
+BATCH_RECORDS: Final = 2000
 # Rows are stored in multiples of this number, because a small batch costs as much as a full batch. The other rows wait.
 BATCH_MULTIPLE: Final = 100
 LINES_PER_TURN: Final = 100  # after this many lines, the event loop runs other tasks
@@ -56,31 +56,32 @@ class RecordSink(Protocol):
 class CallQueue:
     """Queues of records that wait to be written.
 
-    `observe`: called with every record, even if the record is dropped.
-    `dropped`: the number of records that a full queue refused.
-    `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written.
-    `sample`: the share of successful calls that become rows, from 0 to 1; failed calls always become rows.
-    `tracing`: makes spans of sampled calls, whether the calls are stored or not.
+    - `observe`: called with every record, even if the record is dropped
+    - `dropped`: the number of records that a full queue refused
+    - `stores_calls`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written
+    - `sample`: the share of successful calls that become rows, from 0 to 1; failed calls always become rows
+    - `tracing`: makes spans of sampled calls, whether the calls are stored or not
+    - `unwritable`: why the last write to the call log failed; None: it succeeded
     """
 
     def __init__(
         self,
-        bound: int = MAX_QUEUED,
+        max_queued: int = MAX_QUEUED,
         *,
         observe: Callable[[ExchangeRecord], None] = lambda _: None,
-        stored: bool = True,
+        stores_calls: bool = True,
         tracing: Tracing | None = None,
     ) -> None:
         self._observe = observe
         self._tracing = tracing
         self._lines: deque[ExchangeRecord] = deque()
         self._rows: deque[ExchangeRecord | Operation] = deque()
-        self._bound = bound
+        self._max_queued = max_queued
         self._sink: RecordSink | None = None
         # A batch stays queued until it is stored, so only one batch may be written at a time.
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self.dropped = 0
-        self.stored = stored
+        self.stores_calls = stores_calls
         self.sample = 1.0
         self._refused_at: dict[tuple[str, str, str], float] = {}
         self.unwritable: str | None = None
@@ -102,11 +103,15 @@ class CallQueue:
             self._count_use(exchange)
         if exchange.trace is not None and self._tracing is not None:
             self._tracing.record_call(exchange)
-        if len(self._lines) < self._bound:
+        if len(self._lines) < self._max_queued:
             self._lines.append(exchange)
         else:
             self.dropped += 1
-        if self.stored and (exchange.connection_id or exchange.gateway_ms is not None) and self._is_sampled(exchange):
+        if (
+            self.stores_calls
+            and (exchange.connection_id or exchange.gateway_ms is not None)
+            and self._is_sampled(exchange)
+        ):
             self._queue_row(exchange)
 
     def _count_use(self, exchange: ExchangeRecord) -> None:
@@ -129,7 +134,7 @@ class CallQueue:
         """Queue the record of an operation that is not a call: a refresh, authorization, delivery or webhook."""
         if self._tracing is not None:
             self._tracing.record_operation(operation)
-        if self.stored:
+        if self.stores_calls:
             self._queue_row(operation)
 
     def record_refused(self, operation: Operation) -> None:
@@ -148,10 +153,10 @@ class CallQueue:
     def _queue_row(self, record: ExchangeRecord | Operation) -> None:
         """Queue the record as a row, or drop it if the queue is full.
 
-        Successful calls are dropped first: up to `MAX_EXTRA_FAILURES` other records are accepted beyond the bound.
+        Successful calls are dropped first: up to `MAX_EXTRA_FAILURES` other records are accepted above this limit.
         """
         waiting = self.waiting
-        if waiting < self._bound or (waiting < self._bound + MAX_EXTRA_FAILURES and not _is_success(record)):
+        if waiting < self._max_queued or (waiting < self._max_queued + MAX_EXTRA_FAILURES and not _is_success(record)):
             self._rows.append(record)
         else:
             self.dropped += 1
@@ -164,14 +169,14 @@ class CallQueue:
         `uses`: stores the counts of credential uses; None: the counts are not stored.
         """
         self._sink, self._use_sink = sink, uses
-        uses_at = clock.monotonic() + USES_EVERY_S
+        next_uses_at = clock.monotonic() + USES_EVERY_S
         while True:
             await asyncio.sleep(every_s)
             await self._write_lines()
             self._start_new_hour()
-            if clock.monotonic() >= uses_at:
+            if clock.monotonic() >= next_uses_at:
                 await self._write_uses_or_log()
-                uses_at = clock.monotonic() + USES_EVERY_S
+                next_uses_at = clock.monotonic() + USES_EVERY_S
             try:
                 await self._write_rows()
                 self.unwritable = None
@@ -279,12 +284,12 @@ class CallQueue:
         The rest, and records that arrive during the write, wait for the next call. Without this rule, a busy gateway
         would write small batches without a pause, and each batch costs a commit.
         """
-        async with self._writing:
+        async with self._write_lock:
             rows_left = self.waiting
             if rows_left > multiple:
                 rows_left -= rows_left % multiple
             while rows_left > 0 and self._sink is not None:
-                batch = list(islice(self._rows, min(rows_left, BATCH)))
+                batch = list(islice(self._rows, min(rows_left, BATCH_RECORDS)))
                 await self._sink.add_many(batch)
                 for _ in batch:
                     self._rows.popleft()

@@ -92,16 +92,16 @@ def write_lines(lines: Sequence[str]) -> None:
     """
     if BatchOutput.out is None:
         return
-    piece, size = list[str](), 0
+    pending_lines, size = list[str](), 0
     for line in lines:
         length = 1 + (len(line) if line.isascii() else len(line.encode("utf-8", "backslashreplace")))
-        if size + length > PIPE_BUF and piece:
-            _write(BatchOutput.out, piece)
-            piece, size = [], 0
-        piece.append(line)
+        if size + length > PIPE_BUF and pending_lines:
+            _write(BatchOutput.out, pending_lines)
+            pending_lines, size = [], 0
+        pending_lines.append(line)
         size += length
-    if piece:
-        _write(BatchOutput.out, piece)
+    if pending_lines:
+        _write(BatchOutput.out, pending_lines)
 
 
 def _write(stream: SurvivingStream, lines: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
     return event
 
 
-LEVEL: Final = "GATEWAY_LOG_LEVEL"
+LEVEL_VARIABLE: Final = "GATEWAY_LOG_LEVEL"
 
 # At the levels info and debug, these loggers write SQL statements, rows and requests, which contain secrets.
 VERBOSE_LOGGERS: Final = (
@@ -149,15 +149,15 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     `terminal`: whether to write readable text instead of JSON; None: readable text if stderr is a terminal.
     """
     stream = SurvivingStream(sys.stderr)
-    number = threshold(level or os.environ.get(LEVEL) or "info")
+    level_number = threshold(level or os.environ.get(LEVEL_VARIABLE) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
     renderer: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback) if readable else as_json
     )
-    steps: list[Any] = [structlog.processors.add_log_level, stamp, add_trace_id, mask, exception_as_text]
+    steps: list[Any] = [structlog.processors.add_log_level, add_timestamp, add_trace_id, mask, exception_as_text]
     structlog.configure(
         processors=[*steps, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=structlog.make_filtering_bound_logger(level_number),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", stream)),
         cache_logger_on_first_use=True,
     )
@@ -169,10 +169,10 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
             foreign_pre_chain=foreign_steps,
         )
     )
-    logging.basicConfig(handlers=[handler], level=number, force=True)
+    logging.basicConfig(handlers=[handler], level=level_number, force=True)
     for name in VERBOSE_LOGGERS:
-        logging.getLogger(name).setLevel(max(number, logging.WARNING))
-    BatchOutput.out, BatchOutput.readable = (stream if number <= logging.INFO else None), readable
+        logging.getLogger(name).setLevel(max(level_number, logging.WARNING))
+    BatchOutput.out, BatchOutput.readable = (stream if level_number <= logging.INFO else None), readable
 
 
 def setup_in_host() -> None:
@@ -205,6 +205,6 @@ def threshold(level: str) -> int:
     return logging.getLevelNamesMapping().get(level.strip().upper(), logging.INFO)
 
 
-def stamp(_logger: Any, _method: str, event: Event) -> Event:
+def add_timestamp(_logger: Any, _method: str, event: Event) -> Event:
     event["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds")
     return event

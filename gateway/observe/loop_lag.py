@@ -26,6 +26,6 @@ class LoopLag:
     async def measure(self) -> None:
         """Measure, again and again until cancelled, how much later than planned a sleep ends."""
         while True:
-            started = clock.monotonic()
+            started_at = clock.monotonic()
             await asyncio.sleep(INTERVAL_S)
-            self._lags_s.append(max(0.0, clock.monotonic() - started - INTERVAL_S))
+            self._lags_s.append(max(0.0, clock.monotonic() - started_at - INTERVAL_S))

@@ -99,7 +99,8 @@ def _masked_url(url_after_scheme: str) -> str:
     """Mask user information and query of a URL. `url_after_scheme`: the text after ``://``; its path can contain
     another URL."""
     authority_end = min(
-        (place for mark in "?#" if (place := url_after_scheme.find(mark)) >= 0), default=len(url_after_scheme)
+        (position for separator in "?#" if (position := url_after_scheme.find(separator)) >= 0),
+        default=len(url_after_scheme),
     )
     masked_parts = []
     for part in url_after_scheme[:authority_end].split("://"):

@@ -15,7 +15,7 @@ import structlog
 
 from gateway import clock
 from gateway.errors import Code
-from gateway.observe.metrics_page import SEEN_AT, SPARE_CELLS, Key, MetricsPage, PageFull
+from gateway.observe.metrics_page import PUBLISHED_AT, SPARE_CELLS, Key, MetricsPage, PageFull
 from gateway.records.proxied_call import ExchangeRecord
 
 # ── All metrics: name, type, labels and help text. A test compares docs/operations.md with this table.
@@ -257,9 +257,10 @@ OTHER: Final = "other"
 
 PARTS: Final = ("gateway", "token", "upstream")
 BUCKETS: Final = len(BOUNDS_MS) + 1
-HISTOGRAM: Final = BUCKETS + 1  # the last cell of a histogram is the sum of its values, in ms
-GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
-SPLIT: Final = "split"  # the key of an integration's three histograms, which are adjacent in a page
+HISTOGRAM_CELLS: Final = BUCKETS + 1  # the last cell of a histogram is the sum of its values, in ms
+GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM_CELLS for n in range(3))
+# the first part of the key of an integration's three histograms, which are adjacent in a page
+PARTS_KEY: Final = "split"
 
 MAX_INTEGRATIONS: Final = 1000
 OVER_LIMIT: Final[IntegrationLabels] = ("", OTHER)  # the labels for all integrations beyond `MAX_INTEGRATIONS`
@@ -276,20 +277,20 @@ class Metrics:
     """
 
     def __init__(self, is_known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
-        self.known = is_known
+        self.is_known = is_known
         self._readers: list[Callable[[], Iterable[Sample]]] = []
         # If the page has numbers already, this process continues with them.
         self.page = page = page or MetricsPage.for_one_process()
         self._cells = page.cells
         self._cells_by_integration: dict[IntegrationLabels, IntegrationCells] = {}
-        self._known_integrations = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
+        self._known_integrations = {key[1:] for key, _ in page.read() if key[0] == PARTS_KEY}
         self._other_responses: dict[Response, int] = {}
-        self._places: dict[Key, int] = {}
+        self._first_cells: dict[Key, int] = {}
         self._first_values: dict[Key, float] = {}
         self._is_full = False
 
     def forget_known(self) -> None:
-        """Forget the cached results of `known`, for example after a change of the integrations. The counts stay."""
+        """Forget the cached results of `is_known`, for example after a change of the integrations. The counts stay."""
         self._cells_by_integration.clear()
 
     def observe(self, exchange: ExchangeRecord) -> None:
@@ -319,11 +320,11 @@ class Metrics:
 
     def add(self, name: str, *labels: str) -> None:
         """Add 1 to the counter `name`, one of `FAMILIES`. Requests are counted by `observe` instead."""
-        self._cells[self._place(checked_key((name, *labels), "counter"))] += 1.0
+        self._cells[self._first_cell(checked_key((name, *labels), "counter"))] += 1.0
 
     def measure(self, name: str, duration_ms: float, *labels: str) -> None:
         """Add a value to the histogram `name`, one of `FAMILIES`. Requests are measured by `observe` instead."""
-        first_cell = self._place(checked_key((name, *labels), "histogram"), HISTOGRAM)
+        first_cell = self._first_cell(checked_key((name, *labels), "histogram"), HISTOGRAM_CELLS)
         self._cells[first_cell + bisect_left(BOUNDS_MS, duration_ms)] += 1.0
         self._cells[first_cell + BUCKETS] += duration_ms
 
@@ -339,17 +340,17 @@ class Metrics:
                 values[key] = values.get(key, 0.0) + number
         for key in self._first_values.keys() - values.keys():
             if FAMILIES[key[0]].kind == "gauge":
-                self._cells[self._place(key)] = 0.0
+                self._cells[self._first_cell(key)] = 0.0
         for key, number in values.items():
-            cell = self._place(checked_key(key, "gauge", "counter"))
+            cell = self._first_cell(checked_key(key, "gauge", "counter"))
             if key not in self._first_values:  # a counter continues from the number that the previous process wrote
                 self._first_values[key] = self._cells[cell] if FAMILIES[key[0]].kind == "counter" else 0.0
             self._cells[cell] = self._first_values[key] + number
-        self._cells[SEEN_AT] = clock.monotonic()
+        self._cells[PUBLISHED_AT] = clock.monotonic()
 
     def _count_first_of_kind(self, exchange: ExchangeRecord) -> int:
         labels = exchange.environment, exchange.integration_id
-        if not self.known(*labels):
+        if not self.is_known(*labels):
             labels = exchange.environment, ""
         elif labels not in self._known_integrations and len(self._known_integrations) >= MAX_INTEGRATIONS:
             labels = OVER_LIMIT
@@ -358,7 +359,10 @@ class Metrics:
         return first_cell
 
     def _new_integration_cells(self, labels: IntegrationLabels) -> IntegrationCells:
-        cells_of_integration: IntegrationCells = {}, self._place((SPLIT, *labels), len(PARTS) * HISTOGRAM)
+        cells_of_integration: IntegrationCells = (
+            {},
+            self._first_cell((PARTS_KEY, *labels), len(PARTS) * HISTOGRAM_CELLS),
+        )
         self._known_integrations.add(labels)
         self._cells_by_integration[labels] = cells_of_integration
         return cells_of_integration
@@ -367,14 +371,14 @@ class Metrics:
         cell = responses.get(response)
         if cell is None:
             method, status, error = response = listed_values(response)
-            cell = responses[response] = self._place((*family, method, status_text(status), error or ""))
+            cell = responses[response] = self._first_cell((*family, method, status_text(status), error or ""))
         self._cells[cell] += 1.0
 
-    def _place(self, key: Key, width: int = 1) -> int:
-        cell = self._places.get(key)
+    def _first_cell(self, key: Key, width: int = 1) -> int:
+        cell = self._first_cells.get(key)
         if cell is None:
             try:
-                cell = self._places[key] = self.page.place(key, width)
+                cell = self._first_cells[key] = self.page.first_cell(key, width)
             except PageFull:
                 cell = self._spare_cell()
         return cell

@@ -5,8 +5,8 @@ from itertools import accumulate
 from typing import Final
 
 from gateway import clock
-from gateway.observe.metrics import BOUNDS_MS, DURATION, FAMILIES, HISTOGRAM, PARTS, SPLIT
-from gateway.observe.metrics_page import SEEN_AT, Key, MetricsPage
+from gateway.observe.metrics import BOUNDS_MS, DURATION, FAMILIES, HISTOGRAM_CELLS, PARTS, PARTS_KEY
+from gateway.observe.metrics_page import PUBLISHED_AT, Key, MetricsPage
 
 # ── The numbers of all workers, added up.
 
@@ -23,16 +23,16 @@ def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
     sums: dict[Key, list[float]] = {}
     now = clock.monotonic()
     for page in pages:
-        lives = page.cells[SEEN_AT] > now - STALE_S
+        is_publishing = page.cells[PUBLISHED_AT] > now - STALE_S
         for key, numbers in page.read():
             family = FAMILIES.get(key[0])
-            if family is not None and family.kind == "gauge" and not lives:
+            if family is not None and family.kind == "gauge" and not is_publishing:
                 continue
             sum_so_far = sums.get(key)
             if sum_so_far is None:
                 sums[key] = numbers
             elif family is not None and family.largest:
-                sums[key] = max(sum_so_far, numbers, key=lambda some: abs(some[0]))
+                sums[key] = max(sum_so_far, numbers, key=lambda candidate: abs(candidate[0]))
             else:
                 sums[key] = [a + b for a, b in zip(sum_so_far, numbers, strict=True)]
     return sums
@@ -47,7 +47,7 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
     """Return the text of all metrics that have samples, in the order of FAMILIES."""
     samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
     for key in sorted(numbers):
-        if key[0] == SPLIT:
+        if key[0] == PARTS_KEY:
             samples[DURATION] += _histograms_by_part(key[1:], numbers[key])
         elif FAMILIES[key[0]].kind == "histogram":
             samples[key[0]] += _histogram(key[0], key[1:], numbers[key])
@@ -64,7 +64,9 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
 
 def _histograms_by_part(label_values: Key, numbers: Sequence[float]) -> Iterator[str]:
     for index, part in enumerate(PARTS):
-        yield from _histogram(DURATION, (*label_values, part), numbers[index * HISTOGRAM : (index + 1) * HISTOGRAM])
+        yield from _histogram(
+            DURATION, (*label_values, part), numbers[index * HISTOGRAM_CELLS : (index + 1) * HISTOGRAM_CELLS]
+        )
 
 
 def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from gateway.records.trace import CallTrace
 SERVICE: Final = "integration-gateway"
 DEFAULT_SERVICE: Final = "unknown_service"
 MAX_QUEUED: Final = 2048  # in records; this is also the default of OTEL_BSP_MAX_QUEUE_SIZE
-BATCH: Final = 512  # maximum number of spans in one export
+BATCH_SPANS: Final = 512  # maximum number of spans in one export
 DELAY_MS: Final = 5000
 CLOSE_S: Final = 3.0
 RESPONSE_BYTES: Final = 64 * 1024
@@ -81,9 +81,9 @@ class SpanExport:
     def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:
         # The library's own log lines are not shown: `_log_failure` logs failures at a limited rate.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
-        self._bound = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", MAX_QUEUED)
-        self._batch = _number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH)
-        self._delay_s = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
+        self._max_queued = _positive_number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", MAX_QUEUED)
+        self._batch_spans = _positive_number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SPANS)
+        self._delay_s = _positive_number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
         self._exporter = OTLPSpanExporter(session=BoundedSession())
         endpoint = urlsplit(next(environ[name] for name in ENDPOINTS if environ.get(name)))
         self.origin = f"{endpoint.scheme}://{endpoint.hostname}" + (f":{endpoint.port}" if endpoint.port else "")
@@ -94,7 +94,7 @@ class SpanExport:
         self._waiting: deque[tuple[ExchangeRecord | Operation, CallTrace | None]] = deque()
         self._wake_event = threading.Event()
         self._closing = False
-        self._complained_at: float | None = None
+        self._failure_logged_at: float | None = None
         self.exported = 0
         self.dropped: dict[str, int] = {QUEUE_FULL: 0, NOT_EXPORTED: 0}
         self._thread = threading.Thread(target=self._run, name="export_spans", daemon=True)
@@ -105,11 +105,11 @@ class SpanExport:
 
         `parent`: the trace of an operation's span; None: a new trace. A call has its own trace.
         """
-        if len(self._waiting) >= self._bound or self._closing:
+        if len(self._waiting) >= self._max_queued or self._closing:
             self.dropped[QUEUE_FULL] += span_count(record)
             return
         self._waiting.append((record, parent))
-        if len(self._waiting) == self._batch:
+        if len(self._waiting) == self._batch_spans:
             self._wake_event.set()
 
     async def close(self, within_s: float = CLOSE_S) -> None:
@@ -139,7 +139,7 @@ class SpanExport:
 
     def _next_batch(self) -> list[ReadableSpan]:
         spans: list[ReadableSpan] = []
-        while self._waiting and len(spans) < self._batch:
+        while self._waiting and len(spans) < self._batch_spans:
             record, parent = self._waiting.popleft()
             if isinstance(record, Operation):
                 spans += self._maker.spans_of_operation(record, parent)
@@ -156,8 +156,8 @@ class SpanExport:
             is_accepted = False
         if is_accepted:
             self.exported += len(spans)
-            if self._complained_at is not None:
-                self._complained_at = None
+            if self._failure_logged_at is not None:
+                self._failure_logged_at = None
                 log.info("spans_exported_again", endpoint=self.origin)
         else:
             self.dropped[NOT_EXPORTED] += len(spans)
@@ -166,8 +166,8 @@ class SpanExport:
 
     def _log_failure(self, reason: str) -> None:
         now = time.monotonic()
-        if self._complained_at is None or now - self._complained_at >= LOG_INTERVAL_S:
-            self._complained_at = now
+        if self._failure_logged_at is None or now - self._failure_logged_at >= LOG_INTERVAL_S:
+            self._failure_logged_at = now
             log.warning(
                 "spans_not_exported",
                 endpoint=self.origin,
@@ -176,7 +176,7 @@ class SpanExport:
             )
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+def _positive_number(environ: Mapping[str, str], name: str, default: int) -> int:
     """Return the value of the variable `name`, a positive whole number.
 
     Any other value is logged, and `default` is returned, as OpenTelemetry's specification demands.

@@ -31,12 +31,12 @@ KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE
 OTHER_METHOD: Final = "_OTHER"  # the name that OpenTelemetry's conventions give to an unknown method
 ANY_PATH: Final = "/{path}"
 CUT: Final = "cut"  # the provider's response was incomplete
-REFRESH_OUTCOMES: Final = {True: "refused", False: "unavailable"}
+REFRESH_OUTCOMES: Final = {True: "refused", False: "unavailable"}  # by whether the failure is final
 
 Attributes = dict[str, str | int | float | bool]
 _FAILED: Final = Status(StatusCode.ERROR)
 _UNSET: Final = Status()
-_NS: Final = 1_000_000_000
+_NS_PER_S: Final = 1_000_000_000
 
 
 class CachedHashResource(Resource):
@@ -68,7 +68,7 @@ class SpanMaker:
         """Yield the span of the call, then a span for each request to the provider. `exchange` must have a trace."""
         call = exchange.trace
         assert call is not None
-        ended_at = round(exchange.at.timestamp() * _NS)
+        ended_at = round(exchange.at.timestamp() * _NS_PER_S)
         began_at = ended_at - round(exchange.duration_ms * 1_000_000)
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
         route = _route(exchange)
@@ -80,17 +80,17 @@ class SpanMaker:
         }
         if route is not None:
             attributes["http.route"] = route
-        _add(attributes, "gen_ai.tool.name", exchange.tool)
-        _add(attributes, "gateway.environment", exchange.environment)
-        _add(attributes, "gateway.integration", exchange.integration_id)
-        _add(attributes, "gateway.key_id", exchange.key_id)
-        _add(attributes, "gateway.rule", exchange.rule)
-        _add(attributes, "gateway.token_ms", round(exchange.token_ms, 3) if exchange.token_ms else None)
-        _add(
+        _add_attribute(attributes, "gen_ai.tool.name", exchange.tool)
+        _add_attribute(attributes, "gateway.environment", exchange.environment)
+        _add_attribute(attributes, "gateway.integration", exchange.integration_id)
+        _add_attribute(attributes, "gateway.key_id", exchange.key_id)
+        _add_attribute(attributes, "gateway.rule", exchange.rule)
+        _add_attribute(attributes, "gateway.token_ms", round(exchange.token_ms, 3) if exchange.token_ms else None)
+        _add_attribute(
             attributes, "error.type", exchange.error_code or (str(exchange.status) if exchange.status >= 500 else None)
         )
         if self._connection_ids:
-            _add(attributes, "gateway.connection_id", exchange.connection_id)
+            _add_attribute(attributes, "gateway.connection_id", exchange.connection_id)
         failed = exchange.status >= 500 or exchange.error_code in (CUT, "stopped")
         name = "HTTP" if method == OTHER_METHOD else method
         name = name if route is None else f"{name} {route}"
@@ -105,7 +105,7 @@ class SpanMaker:
             (began_at, ended_at),
             attributes,
             failed=failed,
-            remote=True,
+            parent_is_remote=True,
             links=[_link(refresh) for refresh in call.waited_for if refresh.exported],
         )
         for number, attempt in enumerate(call.attempts):
@@ -129,25 +129,25 @@ class SpanMaker:
         response's head arrived or the request failed.
         """
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
-        began_at = call_began_at + round((attempt.began - call.began) * _NS)
+        began_at = call_began_at + round((attempt.began - call.began) * _NS_PER_S)
         if attempt.ended is None or (is_last and attempt.error is None):
             ended_at = call_ended_at
         else:
-            ended_at = call_began_at + round((attempt.ended - call.began) * _NS)
+            ended_at = call_began_at + round((attempt.ended - call.began) * _NS_PER_S)
         attributes: Attributes = {
             "http.request.method": method,
             "server.address": attempt.host,
             "server.port": attempt.port,
         }
-        _add(attributes, "http.request.resend_count", number or None)
-        _add(attributes, "network.peer.address", attempt.peer)
-        _add(attributes, "http.response.status_code", attempt.status)
+        _add_attribute(attributes, "http.request.resend_count", number or None)
+        _add_attribute(attributes, "network.peer.address", attempt.peer)
+        _add_attribute(attributes, "http.response.status_code", attempt.status)
         error = attempt.error
         if error is None and (attempt.status is None or (is_last and exchange.error_code == CUT)):
             error = exchange.error_code or "unknown"
         elif error is None and attempt.status is not None and attempt.status >= 400:
             error = str(attempt.status)
-        _add(attributes, "error.type", error)
+        _add_attribute(attributes, "error.type", error)
         name = "HTTP" if method == OTHER_METHOD else method
         times = (min(began_at, call_ended_at), max(min(ended_at, call_ended_at), min(began_at, call_ended_at)))
         return self._span(
@@ -166,20 +166,22 @@ class SpanMaker:
 
     def _refresh(self, operation: Operation, parent: CallTrace | None) -> ReadableSpan:
         trace, detail = operation.trace, operation.detail or {}
-        ended_at = round(operation.at.timestamp() * _NS)
-        started = ended_at - round(operation.duration_ms * 1_000_000)
+        ended_at = round(operation.at.timestamp() * _NS_PER_S)
+        started_at = ended_at - round(operation.duration_ms * 1_000_000)
         attributes = self._connection_attributes(operation)
-        final = bool(detail.get("final"))
-        attributes["gateway.refresh.outcome"] = "renewed" if operation.error_code is None else REFRESH_OUTCOMES[final]
-        _add(attributes, "oauth.error", operation.error_code)
-        _add(attributes, "error.type", operation.error_code)
+        is_final = bool(detail.get("final"))
+        attributes["gateway.refresh.outcome"] = (
+            "renewed" if operation.error_code is None else REFRESH_OUTCOMES[is_final]
+        )
+        _add_attribute(attributes, "oauth.error", operation.error_code)
+        _add_attribute(attributes, "error.type", operation.error_code)
         span_id = new_span_id()
         if trace is not None:
             span_id = trace.span_id
             requested_at = trace.began if trace.left_queue_at is None else trace.left_queue_at
             attributes["gateway.refresh.waited_ms"] = round((requested_at - trace.began) * 1000, 3)
             if trace.ended is not None:
-                started = ended_at - round((trace.ended - requested_at) * _NS)
+                started_at = ended_at - round((trace.ended - requested_at) * _NS_PER_S)
         parent_id = parent.span_id if parent is not None and trace is not None and trace.parent_call is parent else None
         return self._span(
             "token.refresh",
@@ -187,23 +189,23 @@ class SpanMaker:
             span_id,
             parent_id,
             SpanKind.CLIENT,
-            (started, ended_at),
+            (started_at, ended_at),
             attributes,
             failed=operation.error_code is not None,
         )
 
     def _delivery(self, operation: Operation, parent: CallTrace | None) -> ReadableSpan:
         detail = operation.detail or {}
-        ended_at = round(operation.at.timestamp() * _NS)
+        ended_at = round(operation.at.timestamp() * _NS_PER_S)
         attributes = self._connection_attributes(operation)
         attributes["http.request.method"] = "POST"
         attributes["gateway.event.attempt"] = operation.attempts
-        _add(attributes, "gateway.event.type", detail.get("what"))
-        _add(attributes, "gateway.event.id", detail.get("webhook_id"))
-        _add(attributes, "gateway.event.target", detail.get("target"))
-        _add(attributes, "http.request.resend_count", operation.attempts - 1 or None)
-        _add(attributes, "http.response.status_code", operation.status or None)
-        _add(attributes, "error.type", operation.error_code)
+        _add_attribute(attributes, "gateway.event.type", detail.get("what"))
+        _add_attribute(attributes, "gateway.event.id", detail.get("webhook_id"))
+        _add_attribute(attributes, "gateway.event.target", detail.get("target"))
+        _add_attribute(attributes, "http.request.resend_count", operation.attempts - 1 or None)
+        _add_attribute(attributes, "http.response.status_code", operation.status or None)
+        _add_attribute(attributes, "error.type", operation.error_code)
         cause = parent_in(operation.cause)
         links = [] if cause is None else [Link(_context(cause.trace_id, cause.span_id, cause.flags, remote=True))]
         return self._span(
@@ -220,10 +222,10 @@ class SpanMaker:
 
     def _connection_attributes(self, operation: Operation) -> Attributes:
         attributes: Attributes = {"gateway.environment": operation.environment}
-        _add(attributes, "gateway.integration", operation.integration_id)
-        _add(attributes, "gateway.request_id", operation.request_id)
+        _add_attribute(attributes, "gateway.integration", operation.integration_id)
+        _add_attribute(attributes, "gateway.request_id", operation.request_id)
         if self._connection_ids:
-            _add(attributes, "gateway.connection_id", operation.connection_id)
+            _add_attribute(attributes, "gateway.connection_id", operation.connection_id)
         return attributes
 
     def _span(
@@ -237,7 +239,7 @@ class SpanMaker:
         attributes: Mapping[str, str | int | float | bool],
         *,
         failed: bool,
-        remote: bool = False,
+        parent_is_remote: bool = False,
         links: list[Link] | None = None,
     ) -> ReadableSpan:
         trace_id = new_span_id() + new_span_id() if trace is None else trace.trace_id
@@ -245,7 +247,7 @@ class SpanMaker:
         return ReadableSpan(
             name=name,
             context=_context(trace_id, span_id, flags),
-            parent=None if parent_id is None else _context(trace_id, parent_id, flags, remote=remote),
+            parent=None if parent_id is None else _context(trace_id, parent_id, flags, remote=parent_is_remote),
             resource=self._resource,
             attributes=attributes,
             links=links or (),
@@ -309,7 +311,7 @@ def _link(refresh: RefreshTrace) -> Link:
     return Link(_context(refresh.parent_call.trace_id, refresh.span_id, refresh.parent_call.flags))
 
 
-def _add(attributes: Attributes, name: str, value: object) -> None:
+def _add_attribute(attributes: Attributes, name: str, value: object) -> None:
     """Add the attribute `name`, unless `value` is None or empty."""
     if isinstance(value, str | int | float) and value != "":
         attributes[name] = value

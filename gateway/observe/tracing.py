@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 SUPPORTED: Final = "http/protobuf"
-MISSING: Final = (
+NOT_INSTALLED: Final = (
     "{variable} is set, but OpenTelemetry is not installed, so nothing is traced. "
     "Install it with: pip install 'integration-gateway[otel]'"
 )
-_IDS: Final = 1 << 64
-_ALL: Final = 1.0
-_VERSION: Final = "00-"
-_UNSAMPLED: Final = "-00"
+_ID_COUNT: Final = 1 << 64
+_ALL_REQUESTS: Final = 1.0
+_VERSION_PREFIX: Final = "00-"
+_UNSAMPLED_FLAGS: Final = "-00"
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Sampling:
     """
 
     parent_based: bool = True
-    ratio: float = _ALL
+    ratio: float = _ALL_REQUESTS
 
     @property
     def id_limit(self) -> int:
@@ -52,7 +52,7 @@ class Sampling:
 
         A trace is sampled if these bits are a number below the limit, as in OpenTelemetry's sampler TraceIdRatioBased.
         """
-        return round(self.ratio * _IDS)
+        return round(self.ratio * _ID_COUNT)
 
 
 def sampling(environ: Mapping[str, str]) -> Sampling:
@@ -62,20 +62,20 @@ def sampling(environ: Mapping[str, str]) -> Sampling:
     """
     sampler = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
     parent_based = sampler.startswith("parentbased_")
-    kind = sampler.removeprefix("parentbased_")
-    if kind not in ("always_on", "always_off", "traceidratio"):
+    sampler_kind = sampler.removeprefix("parentbased_")
+    if sampler_kind not in ("always_on", "always_off", "traceidratio"):
         log.warning("tracing_setting_ignored", variable="OTEL_TRACES_SAMPLER", instead="parentbased_always_on")
         return Sampling()
-    if kind != "traceidratio":
-        return Sampling(parent_based, _ALL if kind == "always_on" else 0.0)
+    if sampler_kind != "traceidratio":
+        return Sampling(parent_based, _ALL_REQUESTS if sampler_kind == "always_on" else 0.0)
     text = environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip()
     try:
-        ratio = float(text or _ALL)
+        ratio = float(text or _ALL_REQUESTS)
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
-        log.warning("tracing_setting_ignored", variable="OTEL_TRACES_SAMPLER_ARG", instead=_ALL)
-        ratio = _ALL
+        log.warning("tracing_setting_ignored", variable="OTEL_TRACES_SAMPLER_ARG", instead=_ALL_REQUESTS)
+        ratio = _ALL_REQUESTS
     return Sampling(parent_based, ratio)
 
 
@@ -110,13 +110,13 @@ class Tracing:
         `began_at`: when the request began, in monotonic seconds.
         """
         if traceparent is None:
-            return self.root(began_at)
-        if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:
+            return self.new_root_trace(began_at)
+        if self._parent_based and traceparent[52:] == _UNSAMPLED_FLAGS and traceparent[:3] == _VERSION_PREFIX:
             # The most frequent case if the application samples: the header need not be parsed.
             return None
         parent = parent_in(traceparent)
         if parent is None:
-            return self.root(began_at)
+            return self.new_root_trace(began_at)
         if self._parent_based:
             if not parent.flags & SAMPLED:
                 return None
@@ -124,7 +124,7 @@ class Tracing:
             return None
         return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began_at)
 
-    def root(self, began_at: float) -> CallTrace | None:
+    def new_root_trace(self, began_at: float) -> CallTrace | None:
         """Return a new trace without a parent, or None if the new trace is not sampled.
 
         `began_at`: when the request began, in monotonic seconds.
@@ -153,7 +153,7 @@ class Tracing:
         if parent is None:
             if operation.kind == "refresh" and operation.request_id:
                 return
-            parent = self.root(0.0)
+            parent = self.new_root_trace(0.0)
             if parent is None and operation.cause is None:
                 return
         if trace is not None:
@@ -193,7 +193,7 @@ def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bo
         )
         return None
     if not _is_installed():
-        log.error("tracing_off", detail=MISSING.format(variable=variable))
+        log.error("tracing_off", detail=NOT_INSTALLED.format(variable=variable))
         return None
     from gateway.observe.span_export import SpanExport
 

@@ -194,7 +194,7 @@ async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGa
     assert await call(running, "/proxy/nowhere") == 403
     (only,) = await wait_for_operations(running, "?kind=call")
     assert only["status"] == 403
-    calls.stored = False
+    calls.stores_calls = False
     assert await call(running, "/proxy/nowhere") == 403
     assert len(await wait_for_operations(running, "?kind=call")) == 1
 

@@ -143,7 +143,7 @@ async def test_waiting_requests_are_counted_per_provider(running: RunningGateway
 
 
 async def test_records_that_were_dropped_are_reported(running: RunningGateway, tracker: Tracker) -> None:
-    running.runtime.call_queue._bound = 0
+    running.runtime.call_queue._max_queued = 0
     await running.import_connection(tracker.grant())
     assert metric_values(running, "gateway_request_log_dropped_total")[()] >= 1
 

@@ -307,7 +307,7 @@ async def test_a_nearly_full_disk_is_explained(running: RunningGateway, monkeypa
 async def test_a_disabled_call_log_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_console(running) as console:
         assert "The call log is off" not in await console.page("/dev/calls")
-        monkeypatch.setattr(running.runtime.call_queue, "stored", False)
+        monkeypatch.setattr(running.runtime.call_queue, "stores_calls", False)
         assert "The call log is off" in await console.page("/dev/calls")
 
 

@@ -14,8 +14,8 @@ from gateway import clock
 from gateway.errors import Unavailable
 from gateway.observe import call_queue, logs
 from gateway.observe.call_queue import (
-    BATCH,
     BATCH_MULTIPLE,
+    BATCH_RECORDS,
     LINES_PER_TURN,
     MAX_EXTRA_FAILURES,
     MAX_QUEUED,
@@ -123,12 +123,12 @@ async def test_line_omits_unknown_members(lines: list[dict[str, Any]]) -> None:
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(BATCH + BATCH_MULTIPLE):
+    for number in range(BATCH_RECORDS + BATCH_MULTIPLE):
         log.record(exchange(number))
     await wait_until_written(log, kept)
     await log.close()
-    assert [len(batch) for batch in kept.batches] == [BATCH, BATCH_MULTIPLE]
-    assert kept.ids == [str(number) for number in range(BATCH + BATCH_MULTIPLE)]
+    assert [len(batch) for batch in kept.batches] == [BATCH_RECORDS, BATCH_MULTIPLE]
+    assert kept.ids == [str(number) for number in range(BATCH_RECORDS + BATCH_MULTIPLE)]
 
 
 async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
@@ -177,7 +177,7 @@ async def test_other_tasks_run_while_many_lines_are_written(lines: list[dict[str
 
 
 async def test_full_queue_drops_records_and_counts_them(lines: list[dict[str, Any]]) -> None:
-    log = CallQueue(bound=2)
+    log = CallQueue(max_queued=2)
     for number in range(5):
         log.record(exchange(number, connection_id=""))
     await log.close()
@@ -364,10 +364,10 @@ def test_the_docs_state_the_size_of_the_queue() -> None:
 
 
 async def test_rows_are_not_queued_if_the_call_log_is_off(lines: list[dict[str, Any]]) -> None:
-    log, kept = CallQueue(stored=False), RecordingStore()
+    log, kept = CallQueue(stores_calls=False), RecordingStore()
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
     log.record(exchange(1))
-    log.stored = True
+    log.stores_calls = True
     log.record(exchange(2))
     await asyncio.wait_for(kept.asked.wait(), PATIENCE_S)
     writing.cancel()
@@ -400,7 +400,7 @@ def sent_exchange(**fields: Any) -> ExchangeRecord:
 async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: now)
-    queue, uses = CallQueue(bound=1), UseCountStore()
+    queue, uses = CallQueue(max_queued=1), UseCountStore()
     writing = asyncio.create_task(queue.write_to(RecordingStore(), 3600, uses=uses))
     await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, but no count
@@ -426,7 +426,7 @@ async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.M
 
 async def test_full_queue_still_accepts_failures_and_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_queue, "MAX_EXTRA_FAILURES", 3)
-    log, kept = CallQueue(bound=2), RecordingStore()
+    log, kept = CallQueue(max_queued=2), RecordingStore()
     for number in range(4):
         log.record(exchange(number))
     log.record(exchange(4)._replace(status=502))

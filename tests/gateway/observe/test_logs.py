@@ -141,7 +141,7 @@ def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(l
 def test_the_level_comes_from_the_environment(
     lines: LoggedLines, monkeypatch: pytest.MonkeyPatch, value: str, expected: int
 ) -> None:
-    monkeypatch.setenv(logs.LEVEL, value)
+    monkeypatch.setenv(logs.LEVEL_VARIABLE, value)
     logs.setup(terminal=False)
     log = structlog.get_logger()
     for method in (log.debug, log.info, log.warning, log.error):

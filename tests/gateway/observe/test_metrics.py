@@ -174,7 +174,7 @@ def test_integrations_beyond_a_thousand_are_reported_together(
 def test_new_configuration_applies_to_later_requests(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(exchange())
-    counts.known = lambda *whose: whose == ("dev", "new")
+    counts.is_known = lambda *whose: whose == ("dev", "new")
     counts.forget_known()
     counts.observe(exchange())
     counts.observe(exchange("new"))
@@ -199,7 +199,7 @@ def test_counters_of_all_workers_and_gauges_of_running_workers_are_summed() -> N
     assert seen["gateway_config_reloads_total", "outcome=taken"] == 2
     assert seen["gateway_process_cpu_seconds_total",] == 5
     assert seen["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 2
-    board.pages[0].cells[metrics_page.SEEN_AT] = clock.monotonic() - 60  # this worker has died
+    board.pages[0].cells[metrics_page.PUBLISHED_AT] = clock.monotonic() - 60  # this worker has died
     seen = samples(*board.pages)
     assert seen["gateway_workers",] == 1
     assert seen["gateway_process_cpu_seconds_total",] == 5
@@ -253,7 +253,7 @@ def test_names_follow_prometheus_conventions(name: str) -> None:
 def test_full_page_continues_to_count_known_series(page: MetricsPage, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Metrics(lambda *_: True, page)
     counts.observe(exchange())
-    monkeypatch.setattr(metrics_page, "ENTRY_BYTES", int(page.cells[metrics_page.USED]))
+    monkeypatch.setattr(metrics_page, "ENTRY_BYTES", int(page.cells[metrics_page.USED_BYTES]))
     for _ in range(3):
         counts.observe(exchange())
         counts.observe(exchange("another"))

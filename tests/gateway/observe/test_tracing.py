@@ -74,7 +74,7 @@ def test_ratio_decides_as_in_opentelemetry() -> None:
         assert sampled == (theirs.should_sample(None, int(trace_id, 16), "x").decision is Decision.RECORD_AND_SAMPLE)
         taken += sampled
     assert 450 < taken < 750
-    roots = [ours.root(0.0) for _ in range(4000)]
+    roots = [ours.new_root_trace(0.0) for _ in range(4000)]
     assert 1000 < sum(root is not None for root in roots) < 1400
     assert all(ours.begin(root.traceparent(), 0.0) is not None for root in roots if root is not None)
 
