@@ -29,7 +29,7 @@ def challenge(verifier: str) -> str:
 # ── The nonce of OpenID Connect binds an ID token to the authorization that requested the token (OpenID Connect Core
 # §3.1.2.1). This code reads only the nonce of an ID token.
 
-SCOPE: Final = "openid"
+OPENID_SCOPE: Final = "openid"
 
 
 def requests_id_token(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
@@ -37,7 +37,7 @@ def requests_id_token(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
 
     The response type is always ``code``, so the callback itself never holds an ID token.
     """
-    return SCOPE in scopes or SCOPE in params.get("scope", "").replace(",", " ").split()
+    return OPENID_SCOPE in scopes or OPENID_SCOPE in params.get("scope", "").replace(",", " ").split()
 
 
 def new_nonce() -> str:
@@ -57,7 +57,7 @@ def nonce_acceptable(sent_nonce: str, response: Mapping[str, Any]) -> bool:
     )
 
 
-PROTOCOL: Final = frozenset(
+PROTOCOL_PARAMETERS: Final = frozenset(
     {
         "response_type",
         "response_mode",
@@ -99,11 +99,13 @@ def authorization_url(
     if code_challenge is not None:
         query |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
     query = rename_params(query, provider.authorization_param_renames)
-    plus = provider.authorization_param_renames.get("scope", "scope") if provider.scope_separator == PLUS else None
+    plus_parameter = (
+        provider.authorization_param_renames.get("scope", "scope") if provider.scope_separator == PLUS else None
+    )
     if provider.authorization_url_fragment is not None:  # the consent page is a script that reads its own fragment
         base = consent_url.partition("#")[0]
-        return f"{base}#{with_params(provider.authorization_url_fragment, query, plus)}"
-    return with_params(consent_url, query, plus)
+        return f"{base}#{with_params(provider.authorization_url_fragment, query, plus_parameter)}"
+    return with_params(consent_url, query, plus_parameter)
 
 
 PLUS: Final = "+"  # written without encoding in a URL's query, where "+" means a space
@@ -115,11 +117,14 @@ def joined_scopes(provider: OAuthEntry, scopes: Sequence[str]) -> str:
     return (" " if separator == PLUS else separator).join(scopes)
 
 
-def with_params(url: str, query: Mapping[str, str], plus: str | None = None) -> str:
+def with_params(url: str, query: Mapping[str, str], plus_parameter: str | None = None) -> str:
     """Return `url` with `query` appended to its query. Spaces are written as ``%20``, or as ``+`` in the parameter with
-    the name `plus`."""
+    the name `plus_parameter`."""
     url, hash_, fragment = url.partition("#")
-    pairs = (urlencode({name: text}, quote_via=quote_plus if name == plus else quote) for name, text in query.items())
+    pairs = (
+        urlencode({name: text}, quote_via=quote_plus if name == plus_parameter else quote)
+        for name, text in query.items()
+    )
     return f"{url}{'&' if '?' in url else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
@@ -127,7 +132,9 @@ def without_protocol_params(authorization_params: Mapping[str, str], renames: Ma
     """Return the parameters that a browser may add. Protocol parameters, which include the scopes, are removed: under
     their own names, and under the provider's names. `renames`: the entry's `authorization_param_renames`.
     """
-    reserved = PROTOCOL | {renamed_to.lower() for name, renamed_to in renames.items() if name in PROTOCOL}
+    reserved = PROTOCOL_PARAMETERS | {
+        renamed_to.lower() for name, renamed_to in renames.items() if name in PROTOCOL_PARAMETERS
+    }
     return {name: value for name, value in authorization_params.items() if name.lower() not in reserved}
 
 

@@ -110,7 +110,7 @@ PASSING_CODES: Final = frozenset(
 """Codes which mean an outage or a rate limit, whatever the status of the response."""
 
 # Members that can contain a code or a sentence. The names are in lower case, without separators.
-_PLACES: Final = (
+_ERROR_MEMBERS: Final = (
     *("error", "errors", "code", "errorcode", "errortype", "type", "status", "reason", "errordescription", "message"),
     *("errormessage", "msg", "errmsg", "detail", "title"),
 )
@@ -124,11 +124,11 @@ _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal in a response. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, possibly
+    """A refusal in a response. `code`: one of `FINAL_CODES`, None if unknown. `provider_text`: the provider's text, possibly
     empty."""
 
     code: str | None
-    words: str
+    provider_text: str
 
 
 def refusal_in(body: bytes) -> Refusal | None:
@@ -138,13 +138,13 @@ def refusal_in(body: bytes) -> Refusal | None:
     codes = {text: _as_code(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
-    words = ": ".join(texts)[:_MAX_TEXT_CHARS]
+    provider_text = ": ".join(texts)[:_MAX_TEXT_CHARS]
     # The sentence "Token expired" can mean any token; only `token_expired` is a code.
     code_like = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
     grant_error = next((code for code in code_like if code in GRANT_GONE), None)
     if grant_error is None and any(map(_says_gone, codes.values())):
         grant_error = "invalid_refresh_token"
-    return Refusal(grant_error, printable(words))
+    return Refusal(grant_error, printable(provider_text))
 
 
 def _parse_body(body: bytes) -> Any:
@@ -169,8 +169,8 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
             yield from _texts(part, depth + 1)
     elif isinstance(value, dict) and depth < _MAX_SEARCHED_LEVELS:
         members = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
-        for place in _PLACES:
-            yield from _texts(members.get(place), depth + 1)
+        for name in _ERROR_MEMBERS:
+            yield from _texts(members.get(name), depth + 1)
 
 
 def _as_code(text: str) -> str:

@@ -14,7 +14,7 @@ from gateway.secret import Secret
 # not import each other.
 
 
-class TokenPlaces(Protocol):
+class TokenPaths(Protocol):
     """The paths in a token response to the members that RFC 6749 §5.1 puts at the top level."""
 
     @property
@@ -49,7 +49,7 @@ class OAuthEntry(Protocol):
     @property
     def body_format(self) -> str | None: ...
     @property
-    def token_response(self) -> TokenPlaces | None: ...
+    def token_response(self) -> TokenPaths | None: ...
     @property
     def alternate_access_token_response_path(self) -> str | None: ...
     @property
@@ -103,14 +103,14 @@ def authenticate(
         # ID and secret are form-encoded before they are joined, so that a colon in the ID cannot split the two wrongly
         # (RFC 6749 §2.3.1). A space is written as %20, not as +. Form decoders read both, but some servers (Authlib)
         # decode only percent signs.
-        pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret.reveal(), safe='')}"
-        headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
+        id_and_secret = f"{quote(client.client_id, safe='')}:{quote(client.client_secret.reveal(), safe='')}"
+        headers["Authorization"] = "Basic " + base64.b64encode(id_and_secret.encode()).decode("ascii")
     else:
         params["client_id"] = client.client_id
         params["client_secret"] = client.client_secret.reveal()
 
 
-NONE: Final[Mapping[str, str]] = {}
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 def code_request(
@@ -122,7 +122,7 @@ def code_request(
     redirect_uri: str,
     code_verifier: str | None,
     params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> ProviderCall:
     """Return the request that exchanges an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5).
 
@@ -141,7 +141,7 @@ def refresh_request(
     *,
     refresh_token: str,
     params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
+    headers: Mapping[str, str] = NO_HEADERS,
     method: str = "POST",
     other_grant: bool = False,
 ) -> ProviderCall:
@@ -171,7 +171,7 @@ def client_credentials_request(
     *,
     scope: str | None,
     params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> ProviderCall:
     """Return the request for the client's own token (RFC 6749 §4.4.2).
 
@@ -186,7 +186,7 @@ def token_request(
     url: str,
     client: OAuthClient,
     params: Mapping[str, str],
-    extra: Mapping[str, str],
+    entry_headers: Mapping[str, str],
     *,
     secrets: tuple[str, ...] = (),
     renames: Mapping[str, str] | None = None,
@@ -195,11 +195,11 @@ def token_request(
     """Return a request with `params` and the client's authentication, in the entry's encoding and with the entry's
     parameter names.
 
-    `extra`: the entry's own header fields.
+    `entry_headers`: the entry's own header fields.
     """
-    headers = {"Accept": "application/json", **extra}
+    headers = {"Accept": "application/json", **entry_headers}
     form = dict(params)
-    if not any(name.lower() == "authorization" for name in extra):
+    if not any(name.lower() == "authorization" for name in entry_headers):
         # A request has only one authentication: if the entry writes ``Authorization`` itself, the client adds nothing.
         authenticate(client, provider.token_request_auth_method, headers, form)
     form = rename_params(form, provider.token_param_renames if renames is None else renames)
@@ -216,9 +216,9 @@ def token_request(
 
 def rename_params(params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
     """Return `params` under the provider's names. A parameter renamed to an empty name is left out."""
-    spelt = {renames.get(name, name): value for name, value in params.items()}
-    spelt.pop("", None)
-    return spelt
+    renamed_params = {renames.get(name, name): value for name, value in params.items()}
+    renamed_params.pop("", None)
+    return renamed_params
 
 
 def encode_call(
@@ -242,12 +242,14 @@ def encode_call(
         return ProviderCall(
             url, _with_content_type(headers, "application/json"), json.dumps(params).encode(), secrets, method
         )
-    kind = "application/x-www-form-urlencoded"
-    return ProviderCall(url, _with_content_type(headers, kind), urlencode(params).encode("ascii"), secrets, method)
+    content_type = "application/x-www-form-urlencoded"
+    return ProviderCall(
+        url, _with_content_type(headers, content_type), urlencode(params).encode("ascii"), secrets, method
+    )
 
 
-def _with_content_type(headers: Mapping[str, str], kind: str) -> dict[str, str]:
-    """Return `headers` with the content type `kind`, unless `headers` already have a content type."""
+def _with_content_type(headers: Mapping[str, str], content_type: str) -> dict[str, str]:
+    """Return `headers` with the content type `content_type`, unless `headers` already have a content type."""
     if any(name.lower() == "content-type" for name in headers):
         return dict(headers)
-    return {**headers, "Content-Type": kind}
+    return {**headers, "Content-Type": content_type}

@@ -18,7 +18,7 @@ MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
 MIN_TOKEN_CHARS: Final = 8  # a shorter text, such as a number of seconds, is no token
 GRANT_GONE: Final = error_codes.GRANT_GONE
-REFUSING: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, with any body
+REFUSAL_STATUSES: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, with any body
 
 
 class TokenRefused(Exception):
@@ -34,10 +34,11 @@ class TokenRefused(Exception):
 class TokenUnavailable(Exception):
     """The endpoint returned no usable response: an outage, a rate limit, or a response that is not a token response.
 
-    `retry_after_s`: seconds until the next try, None if unknown. `maybe_done`: whether the provider may have executed
-    the request, so that only its response was lost. `maybe_journalled`: whether this machine's refresh journal may
-    contain that response, now or later. `refused_with`: the status of a refusal without a reason, else None. Such a
-    refusal becomes final if it repeats (`refresh.backoff`).
+    - `retry_after_s`: seconds until the next try, None if unknown
+    - `maybe_done`: whether the provider may have executed the request, so that only its response was lost
+    - `maybe_journalled`: whether this machine's refresh journal may contain that response, now or later
+    - `refused_with`: the status of a refusal without a reason, else None. Such a refusal becomes final if it repeats
+      (`refresh.backoff`).
     """
 
     def __init__(
@@ -74,17 +75,18 @@ def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str],
     is_accepted = 200 <= status < 300
     if response is None and is_accepted:
         raise TokenUnavailable(
-            f"the token endpoint returned {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
+            f"the token endpoint returned {status} with {_content_type(headers)} that is not a JSON object",
+            maybe_done=True,
         )
     if response is not None and is_accepted and _holds_token(provider, response):
         return _flatten_tokens(provider, response)
-    fault = _refusal(status, headers, body, response)
+    fault = _refusal_error(status, headers, body, response)
     if fault is not None:
         raise fault
     return _flatten_tokens(provider, response or {})
 
 
-def _refusal(
+def _refusal_error(
     status: int, headers: Mapping[str, str], body: bytes, response: Mapping[str, Any] | None
 ) -> TokenRefused | TokenUnavailable | None:
     """Return the error to raise for a response without a token. Return None for a 2xx response that reports no
@@ -93,19 +95,19 @@ def _refusal(
     if isinstance(error, str) and error in FINAL_CODES:
         description = (response or {}).get("error_description")
         return TokenRefused(error, description if isinstance(description, str) else "")
-    error_code = refusal_in(body)
-    if error_code is not None and error_code.code is not None:
-        return TokenRefused(error_code.code, error_code.words)
+    refusal = refusal_in(body)
+    if refusal is not None and refusal.code is not None:
+        return TokenRefused(refusal.code, refusal.provider_text)
     reports_error = bool(error or (response or {}).get("errors"))
     if 200 <= status < 300 and not reports_error:
         return None
     reason = f"the token endpoint returned {status}"
     if response is None:
-        reason += f" with {_kind(headers)} that is not a JSON object" if body.strip() else " with an empty body"
-    if error_code is not None and error_code.words:
-        reason += f": {error_code.words}"
-    refuses = error_code is not None and (status in REFUSING or 200 <= status < 300)
-    return TokenUnavailable(reason, refused_with=status if refuses else None)
+        reason += f" with {_content_type(headers)} that is not a JSON object" if body.strip() else " with an empty body"
+    if refusal is not None and refusal.provider_text:
+        reason += f": {refusal.provider_text}"
+    is_refusal = refusal is not None and (status in REFUSAL_STATUSES or 200 <= status < 300)
+    return TokenUnavailable(reason, refused_with=status if is_refusal else None)
 
 
 def _flatten_tokens(provider: OAuthEntry, response: dict[str, Any]) -> dict[str, Any]:
@@ -115,13 +117,13 @@ def _flatten_tokens(provider: OAuthEntry, response: dict[str, Any]) -> dict[str,
         raise TokenUnavailable("the token endpoint returned no access_token", maybe_done=True)
     if not fits_header(token):
         # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
-        words = "the token endpoint returned a token with characters that no token may have"
-        raise TokenUnavailable(words, maybe_done=True)
-    places = provider.token_response
-    in_place = dig(response, places.refresh_token_path) if places and places.refresh_token_path else None
-    refresh = in_place or response.get("refresh_token")
-    flat_response = {**response, "access_token": token, "refresh_token": refresh}
-    if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
+        reason = "the token endpoint returned a token with characters that no token may have"
+        raise TokenUnavailable(reason, maybe_done=True)
+    paths = provider.token_response
+    token_at_path = dig(response, paths.refresh_token_path) if paths and paths.refresh_token_path else None
+    refresh_token = token_at_path or response.get("refresh_token")
+    flat_response = {**response, "access_token": token, "refresh_token": refresh_token}
+    if not (isinstance(refresh_token, str) and refresh_token and fits_header(refresh_token)):
         # An unusable value counts as absent: the access token works until it expires.
         del flat_response["refresh_token"]
     return flat_response
@@ -129,14 +131,17 @@ def _flatten_tokens(provider: OAuthEntry, response: dict[str, Any]) -> dict[str,
 
 def _token_in(provider: OAuthEntry, response: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the access token's value, and `response` with the members next to the token copied to the top level."""
-    places = provider.token_response
-    token = dig(response, places.token_path) if places and places.token_path else response.get("access_token")
+    paths = provider.token_response
+    token = dig(response, paths.token_path) if paths and paths.token_path else response.get("access_token")
     path = provider.alternate_access_token_response_path
     if token or not path:
         return token, response
     inner = dig(response, path)
     if isinstance(inner, dict):  # Slack puts the user's token response below `authed_user`.
-        return inner.get("access_token"), {**response, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
+        return inner.get("access_token"), {
+            **response,
+            **{name: value for name, value in inner.items() if name in _TOKEN_FIELDS},
+        }
     return inner, response
 
 
@@ -146,25 +151,25 @@ def _holds_token(provider: OAuthEntry, response: dict[str, Any]) -> bool:
     return isinstance(token, str) and bool(token) and fits_header(token)
 
 
-def replaces_refresh_token(headers: Mapping[str, str], body: bytes, spent: Collection[str]) -> bool:
-    """Return whether the response seems to contain a refresh token that is not in `spent`.
+def replaces_refresh_token(headers: Mapping[str, str], body: bytes, sent_tokens: Collection[str]) -> bool:
+    """Return whether the response seems to contain a refresh token that is not in `sent_tokens`.
 
-    The entry might name the wrong place of the token. So this function looks at any depth for a text of at least
+    The path to the token in the catalog entry can be wrong. So this function looks at any depth for a text of at least
     `MIN_TOKEN_CHARS` characters, in a member whose name contains ``refresh``. Times, states, URLs and sentences are
     ignored.
     """
     response = parse_object(headers, body)
-    return response is not None and any(text not in spent for text in _refresh_texts(response))
+    return response is not None and any(text not in sent_tokens for text in _refresh_texts(response))
 
 
 def _refresh_texts(response: Mapping[str, Any]) -> Iterator[str]:
-    waiting: list[tuple[str, Any]] = list(response.items())
-    while waiting:  # no recursion: the provider chooses the depth
-        name, value = waiting.pop()
+    unvisited: list[tuple[str, Any]] = list(response.items())
+    while unvisited:  # no recursion: the provider chooses the depth
+        name, value = unvisited.pop()
         if isinstance(value, Mapping):
-            waiting += value.items()
+            unvisited += value.items()
         elif isinstance(value, list):
-            waiting += [(name, item) for item in value]
+            unvisited += [(name, item) for item in value]
         elif isinstance(value, str) and _may_be_refresh_token(name.lower(), value):
             yield value
 
@@ -196,18 +201,18 @@ def expires_at(provider: OAuthEntry, response: Mapping[str, Any], asked_at: date
     number is ignored, and so is an expiry that is not after `asked_at` or not valid in UTC. A lifetime is limited to
     ten years and never extended.
     """
-    places = provider.token_response
-    stated = dig(response, places.expiry_path) if places and places.expiry_path else response.get("expires_in")
-    if places and places.expiry_kind == "timestamp":
-        lifetime, stamp = None, _epoch(stated, asked_at)
+    paths = provider.token_response
+    expiry_value = dig(response, paths.expiry_path) if paths and paths.expiry_path else response.get("expires_in")
+    if paths and paths.expiry_kind == "timestamp":
+        lifetime, expiry_time = None, _epoch(expiry_value, asked_at)
     else:
-        lifetime, stamp = positive_seconds(stated), None
+        lifetime, expiry_time = positive_seconds(expiry_value), None
         if lifetime is not None and provider.expires_in_unit == "milliseconds":
             lifetime /= 1000
     if lifetime is None:
-        stamp = stamp or _epoch(response.get("expires_at"), asked_at)
-        if stamp is not None and stamp > asked_at:
-            return min(stamp, asked_at + MAX_LIFETIME)
+        expiry_time = expiry_time or _epoch(response.get("expires_at"), asked_at)
+        if expiry_time is not None and expiry_time > asked_at:
+            return min(expiry_time, asked_at + MAX_LIFETIME)
         lifetime = positive_seconds(provider.token_ttl)
     if lifetime is None:
         return None
@@ -225,8 +230,8 @@ def positive_seconds(value: object) -> float | None:
     return seconds if 0 < seconds < float("inf") else None
 
 
-_PLACE: Final = re.compile(r"-?[0-9]{1,6}")
-_ITEM: Final = re.compile(r"\[([A-Za-z0-9_-]{1,64})=([A-Za-z0-9_-]{1,64})\]")
+_INDEX: Final = re.compile(r"-?[0-9]{1,6}")
+_CONDITION: Final = re.compile(r"\[([A-Za-z0-9_-]{1,64})=([A-Za-z0-9_-]{1,64})\]")
 
 
 def dig(value: object, path: str) -> Any:
@@ -236,10 +241,10 @@ def dig(value: object, path: str) -> Any:
     if isinstance(value, dict) and path in value:
         return value[path]
     for step in path.split("."):
-        if isinstance(value, list) and _PLACE.fullmatch(step):
+        if isinstance(value, list) and _INDEX.fullmatch(step):
             value = value[int(step)] if -len(value) <= int(step) < len(value) else None
-        elif isinstance(value, list) and (condition := _ITEM.fullmatch(step)):
-            value = next((item for item in value if _has(item, *condition.groups())), None)
+        elif isinstance(value, list) and (condition := _CONDITION.fullmatch(step)):
+            value = next((item for item in value if _has_member(item, *condition.groups())), None)
         elif isinstance(value, dict):
             value = value.get(step)
         else:
@@ -247,7 +252,7 @@ def dig(value: object, path: str) -> Any:
     return value
 
 
-def _has(item: object, name: str, expected: str) -> bool:
+def _has_member(item: object, name: str, expected: str) -> bool:
     member = item.get(name) if isinstance(item, dict) else None
     return isinstance(member, bool | int | str) and expected == (
         str(member).lower() if isinstance(member, bool) else str(member)
@@ -296,22 +301,23 @@ def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | No
     try:
         value = error_codes.parse(body)
     except ValueError:
-        if "form-urlencoded" not in _kind(headers):
+        if "form-urlencoded" not in _content_type(headers):
             return None
         # RFC 6749 §5.1 requires JSON, but GitHub and old Facebook versions send a form when they ignore `Accept`.
         value = dict(parse_qsl(body.decode("utf-8", "replace")))
     return value if isinstance(value, dict) else None
 
 
-def _kind(headers: Mapping[str, str]) -> str:
-    kind = next((v for k, v in headers.items() if k.lower() == "content-type"), "")
-    return kind.partition(";")[0].strip().lower()[:80] or "a body without Content-Type"
+def _content_type(headers: Mapping[str, str]) -> str:
+    """Return the media type of a response, in words if the field is missing."""
+    content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    return content_type.partition(";")[0].strip().lower()[:80] or "a body without Content-Type"
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
     """Return the value of ``Retry-After`` in seconds from now, or None if the field is absent or invalid. The field
     contains seconds or a date (RFC 9110 §10.2.3)."""
-    text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
+    text = next((value for name, value in headers.items() if name.lower() == "retry-after"), "").strip()
     if text.isascii() and text.isdigit() and len(text) < 7:
         return int(text)
     try:
