@@ -40,7 +40,7 @@ from gateway.server.runner import GatewayRunner
 from gateway.server.startup_warnings import descriptor_limit, warn
 from gateway.startup.hardening import harden
 from gateway.startup.imports import return_freed_memory
-from gateway.vault import Keyring, instance
+from gateway.vault import Keyring, instance_id_of
 
 log = structlog.get_logger(__name__)
 
@@ -222,7 +222,7 @@ def _refusal_if_running(config: Config) -> str | None:
     with closing(client), suppress(OSError, http.client.HTTPException):
         client.request("GET", "/health")
         instance_id = client.getresponse().headers.get(INSTANCE_HEADER)
-        if instance_id in {instance(key_id) for key_id in Keyring(config.store.encryption_keys).ids}:
+        if instance_id in {instance_id_of(key_id) for key_id in Keyring(config.store.encryption_keys).ids}:
             return f"{host}:{port} is in use: this gateway already runs there. Stop it first."
     return None
 

@@ -24,32 +24,32 @@ class Deferred:
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
-    def real(self) -> Any:
+    def real_object(self) -> Any:
         """Load the module and return the real object.
 
         Raises the errors of the import, and AttributeError if the module has no such name.
         """
         return getattr(importlib.import_module(self._module), self._name)
 
-    def __call__(self, *args: Any, **extra: Any) -> Any:
-        return self.real()(*args, **extra)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.real_object()(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python looks up such names on every object, which must not load the module
             raise AttributeError(name)
-        return getattr(self.real(), name)
+        return getattr(self.real_object(), name)
 
     def __contains__(self, item: object) -> bool:
-        return item in self.real()
+        return item in self.real_object()
 
     def __getitem__(self, key: Any) -> Any:
-        return self.real()[key]
+        return self.real_object()[key]
 
     def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, self.real())
+        return isinstance(instance, self.real_object())
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (self.real(),)
+        return (self.real_object(),)
 
 
 class _LazyModule(ModuleType):
@@ -79,9 +79,9 @@ def resolve_on_access(module: ModuleType) -> None:
     deferred_values = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own_getattr = vars(module).get("__getattr__")
 
-    def find(name: str) -> Any:
+    def find_attribute(name: str) -> Any:
         if name in deferred_values:
-            value = deferred_values[name].real()
+            value = deferred_values[name].real_object()
             setattr(module, name, value)
             return value
         if own_getattr is not None:
@@ -90,7 +90,7 @@ def resolve_on_access(module: ModuleType) -> None:
 
     for name in deferred_values:
         delattr(module, name)
-    vars(module)["__getattr__"] = find
+    vars(module)["__getattr__"] = find_attribute
 
 
 CLIENT_MODULES: Final = tuple(
@@ -136,7 +136,8 @@ def _structlog_without_rich() -> None:
 
 
 def _sqlalchemy_without_orm() -> None:
-    """Prevent ``sqlalchemy.ext.asyncio`` from loading the ORM for its sessions. We use only Core (ADR 2).
+    """Prevent ``sqlalchemy.ext.asyncio`` from loading the ORM for its sessions. The gateway uses only
+    SQLAlchemy Core (ADR 2).
 
     Only the engine of this package is loaded. Access to any other name loads the whole package.
     """

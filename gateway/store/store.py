@@ -34,7 +34,7 @@ from gateway.store.received_webhooks import WebhookStore
 from gateway.store.refreshes import RefreshStore
 from gateway.store.stored_integrations import IntegrationStore
 from gateway.store.tables import request_log
-from gateway.vault import DamagedValue, Keyring, UnknownKey, Vault, instance
+from gateway.vault import DamagedValue, Keyring, UnknownKey, Vault, instance_id_of
 
 if TYPE_CHECKING:
     from gateway.store.rotation import Rotation
@@ -195,7 +195,7 @@ class Store:
     @property
     def instance(self) -> str:
         """A text that distinguishes this gateway from gateways with other encryption keys. Not a secret."""
-        return instance(self.data_keys.keyring.first_id)
+        return instance_id_of(self.data_keys.keyring.first_id)
 
     @property
     def damaged(self) -> bool:

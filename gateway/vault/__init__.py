@@ -10,6 +10,24 @@ Always true: a value can be opened only with its own environment, table, row, co
 unencrypted; docs/security.md#where-secrets-are-stored states these rules and names the tests.
 """
 
-from gateway.vault.seal import DamagedValue, Keyring, SealedTokens, UnknownKey, Vault, VaultError, WrappedKey, instance
+from gateway.vault.seal import (
+    DamagedValue,
+    Keyring,
+    SealedTokens,
+    UnknownKey,
+    Vault,
+    VaultError,
+    WrappedKey,
+    instance_id_of,
+)
 
-__all__ = ["DamagedValue", "Keyring", "SealedTokens", "UnknownKey", "Vault", "VaultError", "WrappedKey", "instance"]
+__all__ = [
+    "DamagedValue",
+    "Keyring",
+    "SealedTokens",
+    "UnknownKey",
+    "Vault",
+    "VaultError",
+    "WrappedKey",
+    "instance_id_of",
+]

@@ -48,7 +48,7 @@ class UnknownKey(VaultError):
 
 # ── Associated data: binds a ciphertext to its place. Two places never have the same associated data.
 
-FORMAT: Final = 1
+FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 12  # NIST SP 800-38D §8.2.2: a random nonce of 96 bits
 TAG_BYTES: Final = 16
 
@@ -58,7 +58,7 @@ def associated_data(purpose: str, *parts: str | int) -> bytes:
 
     Each field begins with its length, so that ("ab", "c") and ("a", "bc") give different bytes.
     """
-    fields = [str(part).encode("utf-8", "surrogatepass") for part in (FORMAT, purpose, *parts)]
+    fields = [str(part).encode("utf-8", "surrogatepass") for part in (FORMAT_VERSION, purpose, *parts)]
     return b"".join(struct.pack(">I", len(field)) + field for field in fields)
 
 
@@ -70,7 +70,7 @@ REPLACE_KEY_ADVICE: Final = (
     "put a new key (openssl rand -base64 32) first in store.encryption_keys, reload, run `gateway keys rotate`, "
     "then take this one out"
 )
-DISTINCT_BYTES: Final = 16  # 32 random bytes have about 30 distinct values; only one key in 10^18 has fewer than 16
+MIN_DISTINCT_BYTES: Final = 16  # 32 random bytes have about 30 distinct values; only one key in 10^18 has fewer than 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class WrappedKey:
     wrapped: bytes
 
 
-def instance(key_id: str) -> str:
+def instance_id_of(key_id: str) -> str:
     """Return the gateway's identifier in ``/health``. `gateway doctor` recognizes its own gateway by this identifier.
 
     The identifier reveals nothing about the first master key: it is a hash of the key's id, and the id is a hash too.
@@ -100,11 +100,11 @@ class Keyring:
     def __init__(self, keys: Sequence[Secret | bytes]) -> None:
         if not keys:
             raise VaultError("No encryption key is given: put base64 of 32 random bytes into store.encryption_keys.")
-        decoded = [key_bytes(key, number) for number, key in enumerate(keys, start=1)]
-        self._keys = {_key_id(key): AESGCM(key) for key in decoded}
-        self.first_id = _key_id(decoded[0])
+        raw_keys = [key_bytes(key, number) for number, key in enumerate(keys, start=1)]
+        self._keys = {_key_id(key): AESGCM(key) for key in raw_keys}
+        self.first_id = _key_id(raw_keys[0])
         self.weaknesses = {
-            number: weakness_text for number, key in enumerate(decoded) if (weakness_text := weakness(key)) is not None
+            number: weakness_text for number, key in enumerate(raw_keys) if (weakness_text := weakness(key)) is not None
         }
         """For each weak key: its index in the list (from 0), and the reason why the key cannot be random."""
 
@@ -131,8 +131,8 @@ class Keyring:
 
     def _wrap_key(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
         nonce = os.urandom(NONCE_BYTES)
-        bound_to = _data_key_binding(self.first_id, environment, key_id)
-        wrapped = nonce + self._keys[self.first_id].encrypt(nonce, data_key, bound_to)
+        binding = _data_key_binding(self.first_id, environment, key_id)
+        wrapped = nonce + self._keys[self.first_id].encrypt(nonce, data_key, binding)
         return WrappedKey(key_id, environment, self.first_id, wrapped)
 
     def unwrap(self, wrapped_key: WrappedKey) -> bytes:
@@ -160,13 +160,13 @@ class Keyring:
 
 def weakness(key: bytes) -> str | None:
     """Return why `key` cannot be random, without revealing the key. Return None if no weakness is found."""
-    steps = {(later_byte - earlier_byte) % 256 for earlier_byte, later_byte in pairwise(key)}
-    if len(steps) == 1:
-        return "is one byte repeated" if steps == {0} else "counts up or down"
+    differences = {(later_byte - earlier_byte) % 256 for earlier_byte, later_byte in pairwise(key)}
+    if len(differences) == 1:
+        return "is one byte repeated" if differences == {0} else "counts up or down"
     for period in range(2, KEY_BYTES // 2 + 1):
         if key == (key[:period] * KEY_BYTES)[:KEY_BYTES]:
             return f"repeats the same {counted(period, 'byte')}"
-    if len(set(key)) < DISTINCT_BYTES:
+    if len(set(key)) < MIN_DISTINCT_BYTES:
         return f"has only {len(set(key))} different bytes"
     if key.isascii() and key.decode().isprintable():
         return "is text, not random bytes"
@@ -222,13 +222,13 @@ class DataKey:
 class Vault:
     """Seals and opens values with data keys. No I/O: the store loads, counts and replaces the keys.
 
-    `note_damage`: called with each value that was changed or moved after sealing, before DamagedValue is raised.
+    `on_damage`: called with each value that was changed or moved after sealing, before DamagedValue is raised.
     """
 
-    def __init__(self, note_damage: Callable[[Sealed], None] = lambda _: None) -> None:
-        self._note_damage = note_damage
-        self._by_id: dict[str, DataKey] = {}
-        self._sealing: dict[str, DataKey] = {}
+    def __init__(self, on_damage: Callable[[Sealed], None] = lambda _: None) -> None:
+        self._on_damage = on_damage
+        self._keys_by_id: dict[str, DataKey] = {}
+        self._sealing_keys: dict[str, DataKey] = {}
 
     def add_data_key(self, key_id: str, environment: str, key: bytes) -> DataKey:
         """Add a data key, and return the key. A key that was added before stays unchanged.
@@ -236,26 +236,26 @@ class Vault:
         The key becomes its environment's sealing key, unless the present sealing key still has an allowance. Otherwise
         an operation that has reserved an allowance of the present key could get a key without an allowance.
         """
-        data_key = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
-        present = self._sealing.get(environment)
+        data_key = self._keys_by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
+        present = self._sealing_keys.get(environment)
         if present is None or present.allowance <= 0:
-            self._sealing[environment] = data_key
+            self._sealing_keys[environment] = data_key
         return data_key
 
     def use_sealing_key(self, key: DataKey) -> None:
         """Make `key` its environment's sealing key. The key must have an allowance, and must have been added before."""
-        self._sealing[key.environment] = key
+        self._sealing_keys[key.environment] = key
 
     def sealing_key(self, environment: str) -> DataKey | None:
         """Return the data key that seals new values of `environment`; None if there is no such key."""
-        return self._sealing.get(environment)
+        return self._sealing_keys.get(environment)
 
     def has_key_of(self, sealed: Sealed) -> bool:
         """Return whether the data key of `sealed` is in memory.
 
         If it is not, another process has possibly created a new data key.
         """
-        return _stored_bytes(sealed)[KEY_ID].hex() in self._by_id
+        return _stored_bytes(sealed)[KEY_ID].hex() in self._keys_by_id
 
     def seal_json(
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
@@ -264,8 +264,8 @@ class Vault:
 
         Raises UnknownKey if the environment has no data key, and VaultError if the key's allowance is used up.
         """
-        plain = json.dumps(value, separators=(",", ":")).encode()
-        return self._seal(plain, Sealed(b"", environment, table, row, column, version))
+        plaintext = json.dumps(value, separators=(",", ":")).encode()
+        return self._seal(plaintext, Sealed(b"", environment, table, row, column, version))
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
         """Return the value in `sealed`.
@@ -282,23 +282,23 @@ class Vault:
         """
         return self._seal(self._open(sealed), sealed)
 
-    def _seal(self, plain: bytes, place: Sealed) -> Sealed:
-        key = self._sealing.get(place.environment)
+    def _seal(self, plaintext: bytes, place: Sealed) -> Sealed:
+        key = self._sealing_keys.get(place.environment)
         if key is None:
             raise UnknownKey(f"Environment '{place.environment}' has no data key: it is not in the configuration.")
         if key.allowance <= 0:
             raise VaultError(f"This process has used up its share of data key {key.id}, and has not reserved more.")
         key.allowance -= 1
         nonce = os.urandom(NONCE_BYTES)
-        header = bytes([FORMAT]) + bytes.fromhex(key.id)
-        return replace(place, ciphertext=header + nonce + key.cipher.encrypt(nonce, plain, _binding(key, place)))
+        header = bytes([FORMAT_VERSION]) + bytes.fromhex(key.id)
+        return replace(place, ciphertext=header + nonce + key.cipher.encrypt(nonce, plaintext, _binding(key, place)))
 
     def _open(self, sealed: Sealed) -> bytes:
         data, place = _stored_bytes(sealed), f"{sealed.table}.{sealed.column}"
-        if len(data) < MIN_CIPHERTEXT_BYTES or data[0] != FORMAT:
-            self._note_damage(sealed)
+        if len(data) < MIN_CIPHERTEXT_BYTES or data[0] != FORMAT_VERSION:
+            self._on_damage(sealed)
             raise DamagedValue(f"The value in {place} is not a ciphertext of this version.")
-        key = self._by_id.get(data[KEY_ID].hex())
+        key = self._keys_by_id.get(data[KEY_ID].hex())
         if key is None:
             raise UnknownKey(
                 f"The value in {place} is sealed under unknown data key {data[KEY_ID].hex()}. If encryption keys were "
@@ -307,7 +307,7 @@ class Vault:
         try:
             return key.cipher.decrypt(data[NONCE], data[BODY], _binding(key, sealed))
         except InvalidTag:
-            self._note_damage(sealed)
+            self._on_damage(sealed)
             raise DamagedValue(f"The value in {place} was changed, or moved from another place.") from None
 
 
@@ -342,8 +342,8 @@ class SealedTokens:
         """The cipher, created at its first use: a worker that never uses the cipher saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
-        derived = [_derived_key(bytes.fromhex(key.reveal()), self._purpose) for key in self._master_secrets]
-        return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
+        derived_keys = [_derived_key(bytes.fromhex(key.reveal()), self._purpose) for key in self._master_secrets]
+        return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived_keys])
 
     def seal(self, text: str) -> str:
         """Return `text` as a token of letters, digits, ``-`` and ``_``."""

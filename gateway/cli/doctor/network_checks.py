@@ -33,7 +33,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.origin import local_url
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import connect_failure, counted
-from gateway.vault import Keyring, instance
+from gateway.vault import Keyring, instance_id_of
 
 # ── This machine's clock, compared with the Date header of responses (RFC 9110 §6.6.1), which has whole seconds.
 
@@ -307,7 +307,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
                 body = await response.json(content_type=None)
             if response.status == 200 and body == HEALTHY_BODY:
                 instance_id = response.headers.get(INSTANCE_HEADER)
-                own_instances = {instance(id_) for id_ in Keyring(examined.config.store.encryption_keys).ids}
+                own_instances = {instance_id_of(id_) for id_ in Keyring(examined.config.store.encryption_keys).ids}
                 return HealthResponse(
                     is_gateway=True, is_another_gateway=instance_id is not None and instance_id not in own_instances
                 )

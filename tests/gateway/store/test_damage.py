@@ -109,7 +109,7 @@ async def test_a_key_that_is_not_given_is_not_reported_as_damage(running: Runnin
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
     store = running.runtime.store
-    store.vault._by_id.clear()
+    store.vault._keys_by_id.clear()
     store.data_keys.locked = frozenset([row.credential.ciphertext[1:9].hex()])
     with structlog.testing.capture_logs() as logged, pytest.raises(Unavailable, match="SIGHUP") as refusal:
         store.open(row.credential)
