@@ -61,9 +61,11 @@ def describe_scopes(scopes: Sequence[str], words: PageWords) -> list[tuple[str, 
 class Offer:
     """An integration that the connect page offers.
 
-    `url`: the URL of the integration's form. `oauth`: whether the end user authorizes at the provider. `how`: what the
-    end user does, in a few words. `host`: the host where the end user signs in, or the provider's name if the host is
-    not known. `connected`: whether this session has already connected the integration.
+    - `url`: the URL of the integration's form
+    - `oauth`: whether the end user authorizes at the provider
+    - `instruction`: what the end user does, in a few words
+    - `host`: the host where the end user signs in, or the provider's name if the host is not known
+    - `connected`: whether this session has already connected the integration
     """
 
     key: str
@@ -74,7 +76,7 @@ class Offer:
     integration: Integration = field(repr=False)
     oauth: bool
     host: str
-    how: str
+    instruction: str
     connected: bool = False
 
 
@@ -106,8 +108,8 @@ def make_offer(
     if "${" in host or "{" in host:
         host = provider.display_name
     name = integration.display_name or provider.display_name
-    hints = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
-    instruction = words("sign_in" if oauth else hints.get(provider.auth_mode, "uses_key"))
+    text_keys = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
+    instruction = words("sign_in" if oauth else text_keys.get(provider.auth_mode, "uses_key"))
     path, _, query = start_url.partition("?")
     return Offer(
         key=integration.integration_id,
@@ -118,7 +120,7 @@ def make_offer(
         integration=integration,
         oauth=oauth,
         host=host,
-        how=instruction,
+        instruction=instruction,
     )
 
 

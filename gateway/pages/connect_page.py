@@ -129,9 +129,11 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
                 request, session, offer, words, url_options or _options_in(params, posted), browser.digest
             )
         else:
-            typed_in = request.app[RUNTIME].typed_credentials
+            typed_credentials = request.app[RUNTIME].typed_credentials
             browser_digest = None if is_embedded(request) else browser.digest
-            await typed_in.connect(session, offer.integration, credential, params, request[REQUEST_ID], browser_digest)
+            await typed_credentials.connect(
+                session, offer.integration, credential, params, request[REQUEST_ID], browser_digest
+            )
             response = see_other(page_url(request, session.digest, words, f"/i/{quoted_id(offer.key)}/result"))
     except GatewayError as fault:
         return await _page_after_failure(request, session, offer, words, fault, posted, url_options, popup=popup)
@@ -189,10 +191,10 @@ async def leave_for_provider(request: web.Request) -> web.StreamResponse:
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
-        started = await runtime.flows.started_authorization(request.match_info["flow"], cookies_of(request))
-        if started is None:  # the flow has ended, or belongs to another browser
+        started_flow = await runtime.flows.started_authorization(request.match_info["flow"], cookies_of(request))
+        if started_flow is None:  # the flow has ended, or belongs to another browser
             return see_other(first_page_url(request, session.digest, words))
-        integration_id, authorization_url = started
+        integration_id, authorization_url = started_flow
         offer = session_offer(request, session, integration_id, words)
     except GatewayError as fault:
         return dead_link_page(request, fault, words)

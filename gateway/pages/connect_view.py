@@ -93,7 +93,7 @@ async def form_page(
         ),
         confirmation=None if is_embedded(request) else browser.confirmation(offer.key),
         url_options_token=url_options_token if url_options else None,
-        asked_by=await _key_line(request, session, words),
+        key_line=await _key_line(request, session, words),
         cancel=page_url(request, session.digest, words, "/return", i=offer.key),
         reconnecting=session.reconnects,
         account=row.account.label if row else None,
@@ -223,8 +223,8 @@ def _end_user_lines(session: ConnectSession, words: PageWords, row: Connection |
     if end_user and user and user.organization_display_name:
         end_user = f"{end_user} · {user.organization_display_name}"
     return {
-        "who": words("for_who", who=end_user) if end_user else None,
-        "until": session.expires_at.strftime("%Y-%m-%d %H:%M UTC"),
-        "until_at": iso(session.expires_at),
+        "end_user_line": words("for_who", who=end_user) if end_user else None,
+        "expires_text": session.expires_at.strftime("%Y-%m-%d %H:%M UTC"),
+        "expires_at": iso(session.expires_at),
         "session_name": session_name(session.digest),
     }

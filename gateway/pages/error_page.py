@@ -46,12 +46,17 @@ def failure_page(
 ) -> web.Response:
     """Return the page that says what to do next, in the end user's language.
 
-    Below, the page shows the error's message, code and request ID for support. `title`, `message`: texts that replace
-    the texts for `fault`; with `message`, the message of `fault` is hidden. `name`: the provider's display name.
-    `back`: the link to try again. `done`: the link to the application. `posts_to_opener`: whether the page posts the
-    failure to the window that opened the page (docs/compatibility.md#browser-sdk). `framed`: whether registered origins
-    may embed the page. `environment`: origins registered for this environment may receive the failure; None: origins
-    registered for any environment.
+    Below, the page shows the error's message, code and request ID for support.
+
+    - `title`, `message`: texts that replace the texts for `fault`; with `message`, the message of `fault` is hidden
+    - `name`: the provider's display name
+    - `back`: the link to try again
+    - `done`: the link to the application
+    - `posts_to_opener`: whether the page posts the failure to the window that opened the page
+      (docs/compatibility.md#browser-sdk)
+    - `framed`: whether registered origins may embed the page
+    - `environment`: origins registered for this environment may receive the failure; None: origins registered for any
+      environment
     """
     words = words or words_for(request)
     shown_message = message or fault.message

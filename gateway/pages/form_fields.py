@@ -65,10 +65,11 @@ OPTIONAL_FIELDS: Final = {
 class FormField:
     """An input of the form.
 
-    `name`: the name that the browser posts, such as ``params[subdomain]``. `group`: what the value is: a setting, a
-    part of the credential, or a part of its assertion. `key`: the name in the provider's catalog entry. `when_field`,
-    `when_equals`: the input is shown only if the field with this name has this value; None: always. `fault`: the error
-    that is shown at the input.
+    - `name`: the name that the browser posts, such as ``params[subdomain]``
+    - `group`: what the value is: a setting, a part of the credential, or a part of its assertion
+    - `key`: the name in the provider's catalog entry
+    - `when_field`, `when_equals`: the input is shown only if the field with this name has this value; None: always
+    - `fault`: the error that is shown at the input
     """
 
     name: str
@@ -115,12 +116,14 @@ def fields_of(
         groups += [(CREDENTIALS, credentials_of(provider, words)), (ASSERTION, provider.assertion_option)]
     fields = [
         _field(group, key, setting, docs, current_settings.get(key) if group == PARAMS else None)
-        for group, forms in groups
-        for key, setting in forms.items()
+        for group, settings_in_group in groups
+        for key, setting in settings_in_group.items()
         if not (setting.automated or setting.hidden)
     ]
     order = {PARAMS: 0, CREDENTIALS: 1, ASSERTION: 2}
-    positions = {(group, key): setting.order for group, forms in groups for key, setting in forms.items()}
+    positions = {
+        (group, key): setting.order for group, settings_in_group in groups for key, setting in settings_in_group.items()
+    }
     return sorted(fields, key=lambda field: (order[field.group], _position(positions[field.group, field.key])))
 
 
@@ -233,28 +236,30 @@ def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
     """
     if pattern is None or setting.prefix or setting.suffix:
         return None
-    piece, in_class, position = "", False, 0
+    escaped_pattern, in_class, position = "", False, 0
     while position < len(pattern):
         char = pattern[position]
         if char == "\\":
-            piece += pattern[position : position + 2]
+            escaped_pattern += pattern[position : position + 2]
             position += 2
             continue
         if in_class and char == "]":
             in_class = False
         elif char == "[" and not in_class:
             in_class = True
-            piece += char
+            escaped_pattern += char
             position += 1
             if pattern[position : position + 1] == "^":
-                piece += "^"
+                escaped_pattern += "^"
                 position += 1
             continue
-        elif in_class and (char in "()[{}/|" or (char == "-" and (piece[-1] in "[^" or pattern[position + 1] == "]"))):
+        elif in_class and (
+            char in "()[{}/|" or (char == "-" and (escaped_pattern[-1] in "[^" or pattern[position + 1] == "]"))
+        ):
             char = "\\" + char
-        piece += char
+        escaped_pattern += char
         position += 1
-    return piece
+    return escaped_pattern
 
 
 def _position(order: int | None) -> int:

@@ -68,14 +68,14 @@ def words_for(request: web.Request, lang: str | None = None) -> PageWords:
 def accepted_language(field: str) -> str:
     """Return the available language that an Accept-Language field prefers; English if none of its languages exists."""
     candidates: list[tuple[float, int, str]] = []
-    for place, part in enumerate(field[:500].split(",")):
+    for position, part in enumerate(field[:500].split(",")):
         tag, _, parameter = part.partition(";")
         try:
             weight = float(parameter.strip().removeprefix("q=")) if parameter.strip() else 1.0
         except ValueError:
             continue
         if weight > 0 and (language := _available_language(tag.strip())):
-            candidates.append((-weight, place, language))
+            candidates.append((-weight, position, language))
     return min(candidates)[2] if candidates else LANGUAGES[0]
 
 
@@ -119,16 +119,16 @@ async def asset(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     logo = generation_of(request).config.branding.logo
     if name in ASSET_TYPES:
-        file, kind = asset_file(name), ASSET_TYPES[name]
+        file, media_type = asset_file(name), ASSET_TYPES[name]
     elif name == LOGO and logo is not None:
-        file, kind = _image(logo), IMAGE_TYPES[logo.suffix.lower()]
+        file, media_type = _image(logo), IMAGE_TYPES[logo.suffix.lower()]
     else:
         raise NotFound("not_found", "There is no such file.")
-    return file_response(request, file, kind)
+    return file_response(request, file, media_type)
 
 
-def file_response(request: web.Request, file: PageFile, kind: str) -> web.Response:
-    """Return the file, or 304 if the browser has the current file. `kind`: the media type.
+def file_response(request: web.Request, file: PageFile, media_type: str) -> web.Response:
+    """Return the file, or 304 if the browser has the current file. `media_type`: the media type.
 
     Browsers cache the file for a year if the URL contains its hash (``?v=``), and else ask each time whether it has
     changed.
@@ -144,8 +144,8 @@ def file_response(request: web.Request, file: PageFile, kind: str) -> web.Respon
     }
     if any(tag.value == file.content_hash for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    charset = "utf-8" if kind.startswith("text/") else None
-    response = web.Response(body=file.content, content_type=kind, charset=charset, headers=headers)
+    charset = "utf-8" if media_type.startswith("text/") else None
+    response = web.Response(body=file.content, content_type=media_type, charset=charset, headers=headers)
     response.headers.pop(hdrs.SET_COOKIE, None)
     return response
 
@@ -165,8 +165,8 @@ def logo_hash(logo: Path | None) -> str | None:
 
 def _image(path: Path) -> PageFile:
     try:
-        stamp = path.stat()
-        return _logo(path, stamp.st_mtime_ns, stamp.st_size)
+        file_status = path.stat()
+        return _logo(path, file_status.st_mtime_ns, file_status.st_size)
     except OSError as fault:
         raise NotFound("not_found", "The logo cannot be read.") from fault
 
@@ -187,10 +187,10 @@ LOOPBACK_ORIGINS: Final = ("http://localhost:*", "http://127.0.0.1:*", "https://
 
 @dataclass(frozen=True, slots=True)
 class BrandColor:
-    """A brand's color (`ground`), and the color of text on it (`ink`): white or black, with the higher contrast."""
+    """A brand's color (`background`), and the color of text on it (`text`): white or black, with the higher contrast."""
 
-    ground: str
-    ink: str
+    background: str
+    text: str
 
 
 def connect_page(
@@ -271,11 +271,12 @@ def may_embed(generation: Generation, environment: str, origin: str) -> bool:
     return is_registered(generation.config, environment, origin)
 
 
-def brand_color(ground: str) -> BrandColor:
-    red, green, blue = (_linear(int(ground[index : index + 2], 16) / 255) for index in (1, 3, 5))
-    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return BrandColor(ground, "#ffffff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000000")
+def brand_color(background: str) -> BrandColor:
+    red, green, blue = (_linear(int(background[index : index + 2], 16) / 255) for index in (1, 3, 5))
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return BrandColor(background, "#ffffff" if 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 else "#000000")
 
 
-def _linear(part: float) -> float:
-    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+def _linear(component: float) -> float:
+    """Return the linear value of an sRGB color component, from 0 to 1 (WCAG 2.2, relative luminance)."""
+    return component / 12.92 if component <= 0.04045 else ((component + 0.055) / 1.055) ** 2.4

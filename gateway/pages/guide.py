@@ -21,7 +21,7 @@ from gateway.catalog.provider_parts import Paginate, RefreshPolicy, Setting, tit
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import NotFound
 from gateway.pages.error_page import failure_page
-from gateway.pages.guide_steps import asked_settings, steps
+from gateway.pages.guide_steps import steps, visible_settings
 from gateway.pages.templates import page
 from gateway.runtime import generation_of
 from gateway.text import counted
@@ -31,7 +31,7 @@ from gateway.text import counted
 SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
 
-_VERBS: Final = frozenset({"get", "post", "put", "patch", "delete"})
+_CLIENT_METHODS: Final = frozenset({"get", "post", "put", "patch", "delete"})
 _PATH_PARAMETER: Final = re.compile(r"\{([^{}]*)\}")
 _PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}")
 
@@ -58,8 +58,10 @@ def example_call(provider: Provider, provider_operations: ProviderOperations | N
         return SnippetCall(
             starter.method, _with_placeholders(provider_operations.prefix) + _PATH_PARAMETER.sub(r"<\1>", starter.path)
         )
-    form = (provider.proxy.path_form or "").partition(", ")[0]
-    return SnippetCall("GET", _with_placeholders(form) if form.startswith("/") and " " not in form else "/<endpoint>")
+    path_form = (provider.proxy.path_form or "").partition(", ")[0]
+    return SnippetCall(
+        "GET", _with_placeholders(path_form) if path_form.startswith("/") and " " not in path_form else "/<endpoint>"
+    )
 
 
 def _starter(provider_operations: ProviderOperations) -> ApiOperation | None:
@@ -114,14 +116,12 @@ def curl_snippet(url: str, key: str, call: SnippetCall) -> str:
 
 def python_snippet(url: str, key: str, call: SnippetCall) -> str:
     """Return the call as a Python 3 program that uses the gateway's client."""
-    opened = (
-        f"{url!r}", f"{SECRET_KEY!r}", f"provider_config_key={key!r}", f"connection_id={CONNECTION_ID!r}"
-    )  # fmt: skip
+    client_arguments = f"{url!r}", f"{SECRET_KEY!r}", f"provider_config_key={key!r}", f"connection_id={CONNECTION_ID!r}"
     body = "" if call.body is None else f", json={call.body!r}"
     method = call.method.lower()
-    call_text = f"client.{method}(" if method in _VERBS else f"client.request({call.method!r}, "
+    call_text = f"client.{method}(" if method in _CLIENT_METHODS else f"client.request({call.method!r}, "
     lines = ["from gateway.client import Client  # comes with integration-gateway", "", "with Client("]
-    lines += [f"    {text}," for text in opened]
+    lines += [f"    {text}," for text in client_arguments]
     return "\n".join([*lines, ") as client:", f"    print({call_text}{call.path!r}{body}).json())"])
 
 
@@ -159,8 +159,8 @@ def _behavior(provider: Provider) -> Iterator[tuple[str, str]]:
     yield "Requests go to", proxy.base_url
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     has_client = bool(mode.integration_keys) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
-    if has_client and (chosen := next(open_secret_urls(provider), None)):
-        yield "The client secret", _client_secret_sentence(chosen[1])
+    if has_client and (secret_url := next(open_secret_urls(provider), None)):
+        yield "The client secret", _client_secret_sentence(secret_url[1])
     if provider.refresh is not None and (text := " ".join(_refresh_sentences(provider.refresh))):
         yield "Tokens", text
     if proxy.paginate is not None:
@@ -234,9 +234,9 @@ async def guide(request: web.Request) -> web.Response:
         return failure_page(
             request, unknown_provider, 404, title="There is no such provider", message=unknown_provider.message
         )
-    shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
-    if shared is not None and shared.auth_mode != provider.auth_mode:
-        shared = None  # the other provider uses another auth mode, so its app cannot be shared
+    family_provider = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
+    if family_provider is not None and family_provider.auth_mode != provider.auth_mode:
+        family_provider = None  # the other provider uses another auth mode, so its app cannot be shared
     provider_operations = await asyncio.to_thread(_operations_of, generation.catalog, name)
     call = example_call(provider, provider_operations)
     return page(
@@ -247,15 +247,15 @@ async def guide(request: web.Request) -> web.Response:
         provider_json=generation.catalog.provider_json(name, public_url),
         trust=TRUST.get(provider.shown_provenance() or "", "The entry does not state its sources."),
         evidence=evidence_sentences(provider.evidence),
-        steps=steps(provider, public_url, shared.display_name if shared else None),
-        settings=asked_settings(provider.connection_config),
-        automated=[name for name, form in provider.connection_config.items() if form.automated],
-        credentials=asked_settings({**_credentials(provider), **provider.assertion_option}),
+        steps=steps(provider, public_url, family_provider.display_name if family_provider else None),
+        settings=visible_settings(provider.connection_config),
+        automated=[name for name, setting in provider.connection_config.items() if setting.automated],
+        credentials=visible_settings({**_credentials(provider), **provider.assertion_option}),
         behavior=behavior(provider, provider_operations),
         placeholders_in=placeholders_in(call),
         snippets=[
-            (title, write(public_url, provider.name, call))
-            for title, write in (("curl", curl_snippet), ("Python", python_snippet), ("Node", node_snippet))
+            (title, snippet_of(public_url, provider.name, call))
+            for title, snippet_of in (("curl", curl_snippet), ("Python", python_snippet), ("Node", node_snippet))
         ],
     )
 

@@ -73,11 +73,11 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
 
 def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
     """Yield the steps for a provider at which the operator registers an app, without the step that connects a user."""
-    kind = _APP_KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
+    app_kind = _APP_KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"If you have an app for {family}, use it for this provider too: add what is missing.",) if family else ()
     page = provider.setup_guide_url or provider.docs
     if provider.setup is None:
-        yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
+        yield GuideStep(f"Create {app_kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
     else:
         callback = f"The callback URL is {public_url}{CALLBACK}."
         yield _console_step(provider.display_name, provider.setup, (*shared, callback))
@@ -143,22 +143,22 @@ def _starter_scopes(provider: Provider) -> list[str]:
     """
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
-    asked_settings = provider.default_scopes or []
+    default_scopes = provider.default_scopes or []
     needed_scope = provider.refresh.requires_scope if provider.refresh else None
-    if set(asked_settings) - {needed_scope, "offline_access"}:
-        return asked_settings
+    if set(default_scopes) - {needed_scope, "offline_access"}:
+        return default_scopes
     other_scopes = [
-        scope for scope in provider.available_scopes or [] if scope not in asked_settings and scope != needed_scope
+        scope for scope in provider.available_scopes or [] if scope not in default_scopes and scope != needed_scope
     ]
     reading = [scope for scope in other_scopes if _READ_SCOPE.search(scope)]
-    return [*(reading or other_scopes)[:2], *(asked_settings or ([needed_scope] if needed_scope else []))]
+    return [*(reading or other_scopes)[:2], *(default_scopes or ([needed_scope] if needed_scope else []))]
 
 
 def _example_hosts(provider: Provider) -> list[str]:
     """Return an example host for each setting with which an end user chooses a host that receives the client secret."""
-    chosen = dict.fromkeys(setting for _, setting in open_secret_urls(provider))
-    forms = provider.connection_config
-    examples = [(forms[name].example if name in forms else None) or "example.com" for name in chosen]
+    host_settings = dict.fromkeys(setting for _, setting in open_secret_urls(provider))
+    settings = provider.connection_config
+    examples = [(settings[name].example if name in settings else None) or "example.com" for name in host_settings]
     return [urlsplit(text).netloc if "://" in text else text for text in examples]
 
 
@@ -182,18 +182,18 @@ def session_command(provider: Provider, public_url: str) -> str:
 
 def import_command(provider: Provider, mode: ModeFormat, public_url: str) -> str:
     """Return the curl command that creates a connection from a credential."""
-    forms = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.typed_fields}
-    typed = {name: _example(form) for name, form in forms.items() if not form.hidden}
-    hidden = {name: form.default_value or "" for name, form in forms.items() if form.hidden}
+    fields = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.typed_fields}
+    typed_values = {name: _example(field) for name, field in fields.items() if not field.hidden}
+    hidden_values = {name: field.default_value or "" for name, field in fields.items() if field.hidden}
     settings = {
-        name: _example(form)
-        for name, form in provider.connection_config.items()
-        if _is_asked(form) and not form.optional
+        name: _example(setting)
+        for name, setting in provider.connection_config.items()
+        if _is_visible(setting) and not setting.optional
     }
     body: dict[str, Any] = {"provider_config_key": provider.name, "connection_id": "user-1"}
     if settings:
         body["connection_config"] = settings
-    body["credentials"] = {"type": provider.auth_mode, **typed, **hidden}
+    body["credentials"] = {"type": provider.auth_mode, **typed_values, **hidden_values}
     return _post(f"{public_url}/connections", json.dumps(body, ensure_ascii=False))
 
 
@@ -204,15 +204,15 @@ def _post(url: str, body: str) -> str:
     )
 
 
-def _example(form: Setting) -> str:
-    return form.example or (form.enum[0] if form.enum else None) or form.default_value or "…"
+def _example(setting: Setting) -> str:
+    return setting.example or (setting.enum[0] if setting.enum else None) or setting.default_value or "…"
 
 
-def asked_settings(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
+def visible_settings(settings: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
     """Return the settings that an end user types in, in the order of the form."""
-    settings = [(name, form) for name, form in forms.items() if _is_asked(form)]
-    return sorted(settings, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
+    visible = [(name, setting) for name, setting in settings.items() if _is_visible(setting)]
+    return sorted(visible, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
 
 
-def _is_asked(form: Setting) -> bool:
-    return not (form.automated or form.hidden)
+def _is_visible(setting: Setting) -> bool:
+    return not (setting.automated or setting.hidden)

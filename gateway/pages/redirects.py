@@ -157,7 +157,7 @@ async def callback(request: web.Request) -> web.Response:
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:
-        finished = await runtime.flows.finish(request.query, cookies_of(request), request[REQUEST_ID])
+        finished_flow = await runtime.flows.finish(request.query, cookies_of(request), request[REQUEST_ID])
     except GatewayError as fault:
         if fault.code == "invalid_state" and (earlier := await _earlier_result(request, state_in(request.query))):
             return earlier
@@ -165,7 +165,7 @@ async def callback(request: web.Request) -> web.Response:
         if fault.code == "invalid_state" and not getattr(fault, "is_state_used", False):
             return response  # keep the cookie: a callback with a valid state can still arrive
     else:
-        response = await _result_response(request, finished)
+        response = await _result_response(request, finished_flow)
     _delete_flow_cookie(request, response, name)
     return response
 
@@ -179,28 +179,30 @@ async def choose_site(request: web.Request) -> web.Response:
     try:
         form = await read_form(request, MAX_FORM_BYTES)
         token = form.get("token", "")
-        finished = await runtime.flows.choose(token, form.get("site", ""), cookies_of(request), request[REQUEST_ID])
+        finished_flow = await runtime.flows.choose(
+            token, form.get("site", ""), cookies_of(request), request[REQUEST_ID]
+        )
     except GatewayError as fault:
         return await _callback_failure_page(request, fault)
-    response = await _result_response(request, finished)
+    response = await _result_response(request, finished_flow)
     _delete_flow_cookie(request, response, runtime.flows.cookie_name(token))
     return response
 
 
-async def _result_response(request: web.Request, finished: ConnectedResult | SiteChoice) -> web.Response:
-    words = words_for(request, finished.lang)
-    if isinstance(finished, ConnectedResult):
-        return await _connected_response(request, finished, words)
+async def _result_response(request: web.Request, finished_flow: ConnectedResult | SiteChoice) -> web.Response:
+    words = words_for(request, finished_flow.lang)
+    if isinstance(finished_flow, ConnectedResult):
+        return await _connected_response(request, finished_flow, words)
     response = connect_page(
         request,
         "connect/sites.html",
         words,
-        name=finished.provider.display_name,
+        name=finished_flow.provider.display_name,
         action=f"{generation_of(request).public_url}/oauth/site",
-        token=finished.token,
-        sites=finished.sites,
+        token=finished_flow.token,
+        sites=finished_flow.sites,
     )
-    set_flow_cookie(response, finished.cookie_name, finished.cookie_value.reveal())
+    set_flow_cookie(response, finished_flow.cookie_name, finished_flow.cookie_value.reveal())
     return response
 
 
@@ -208,7 +210,7 @@ async def _callback_failure_page(request: web.Request, fault: GatewayError) -> w
     if not isinstance(fault, CallbackFailed) or fault.integration_id is None:
         return failure_page(request, fault, posts_to_opener=True)
     runtime, generation, words = request.app[RUNTIME], generation_of(request), words_for(request)
-    session = await _held_session(request, fault.session_digest)
+    session = await _session_of_browser(request, fault.session_digest)
     integration = generation.integrations.find(session.environment, fault.integration_id) if session else None
     if session is None or integration is None or generation.catalog.get(integration.provider) is None:
         return failure_page(request, fault, words=words, integration_id=fault.integration_id, posts_to_opener=True)
@@ -253,7 +255,7 @@ async def _earlier_result(request: web.Request, state: str) -> web.Response | No
     return see_other(page_url(request, outcome.session_digest, words, f"/i/{quoted_id(outcome.integration_id)}/result"))
 
 
-async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
+async def _session_of_browser(request: web.Request, session_digest: str | None) -> ConnectSession | None:
     if session_digest is None or not holds_session(request, session_digest):
         return None
     return await request.app[RUNTIME].sessions.find_by_digest(session_digest)

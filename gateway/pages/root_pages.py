@@ -43,7 +43,7 @@ async def start_page(request: web.Request) -> web.Response:
         name=generation.config.branding.name,
         public_url=generation.public_url,
         serves=status == 200,
-        states=[text for place, text in STATE_TEXTS.items() if body.get(place[0]) == place[1]],
+        states=[text for (member, value), text in STATE_TEXTS.items() if body.get(member) == value],
         console=f"{generation.config.console_url}/console" if generation.config.console.enabled else None,
         oidc=generation.config.console.oidc.issuer is not None,
         providers=len(generation.catalog.providers),
@@ -82,7 +82,7 @@ def guides(request: web.Request) -> web.Response:
         except ValueError:
             cursor = ""
     listing = get_listing(generation.catalog, generation.public_url)
-    listed = json.loads(listing.page(Query(search, category, limit=ROWS_PER_PAGE, after=last_name)).content)
+    page_json = json.loads(listing.page(Query(search, category, limit=ROWS_PER_PAGE, after=last_name)).content)
     return page(
         request,
         "guides.html",
@@ -90,8 +90,8 @@ def guides(request: web.Request) -> web.Response:
         search=search,
         category=category or "",
         categories=sorted(listing.categories),
-        providers=listed["data"],
-        following=listed.get("next_cursor"),
+        providers=page_json["data"],
+        following=page_json.get("next_cursor"),
         provider_count=len(generation.catalog.providers),
         first=not cursor,
     )

@@ -41,12 +41,12 @@ class Templates:
         """
         cached = self._cache.get(name)
         if cached is None or cached[0] != context:
-            cached = context, self.get_template(name).render({**context, "nonce": _NONCE_PLACE})
+            cached = context, self.get_template(name).render({**context, "nonce": _NONCE_PLACEHOLDER})
             self._cache[name] = cached
-        return cached[1].replace(_NONCE_PLACE, nonce)
+        return cached[1].replace(_NONCE_PLACEHOLDER, nonce)
 
 
-_NONCE_PLACE: Final = secrets.token_urlsafe(16)  # stands for the nonce in a page that is kept
+_NONCE_PLACEHOLDER: Final = secrets.token_urlsafe(16)  # stands for the nonce in a page that is kept
 TEMPLATES: Final = web.AppKey("gateway_templates", Templates)
 
 

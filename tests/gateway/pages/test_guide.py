@@ -29,7 +29,7 @@ from gateway.pages.guide import (
     placeholders_in,
     python_snippet,
 )
-from gateway.pages.guide_steps import asked_settings, declaration, steps
+from gateway.pages.guide_steps import declaration, steps, visible_settings
 from tests.fakes.gateways import RunningGateway, document
 from tests.gateway.catalog.folders import SHIPPED
 
@@ -152,7 +152,7 @@ def test_the_guide_for_an_api_key_asks_for_no_app(providers: Any) -> None:
 
 def test_hidden_fields_are_filled_in_and_not_requested(providers: Any) -> None:
     freshdesk = providers["freshdesk"]
-    assert [name for name, _ in asked_settings(freshdesk.credentials)] == ["username"]
+    assert [name for name, _ in visible_settings(freshdesk.credentials)] == ["username"]
     command = shlex.split((steps(freshdesk, URL, None)[2].code or "").replace("\\\n", " "))
     body = json.loads(command[command.index("-d") + 1])
     assert body["credentials"] == {"type": "BASIC", "username": "…", "password": "X"}
