@@ -23,7 +23,7 @@ from gateway.runtime import Runtime
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
-KIND: Final = "kind"
+KIND_MEMBER: Final = "kind"
 VERSION: Final = 1
 LINE_LIMIT_BYTES: Final = 16 << 20
 
@@ -60,34 +60,38 @@ async def write_lines(
     """
     counts = Counts()
 
-    def line(kind: str, record: dict[str, Any]) -> None:
-        sink.write(json.dumps({KIND: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    def write_line(kind: str, record: dict[str, Any]) -> None:
+        sink.write(
+            json.dumps({KIND_MEMBER: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        )
 
-    line("bundle", {"version": VERSION, "environment": environment, "made_at": iso(now)})
+    write_line("bundle", {"version": VERSION, "environment": environment, "made_at": iso(now)})
     for integration in integrations:
-        line("integration", _integration_json(runtime, integration))
+        write_line("integration", _integration_json(runtime, integration))
         counts.integrations += 1
     async for connection in connections:
-        line("connection", body_of(runtime.store, connection))
+        write_line("connection", body_of(runtime.store, connection))
         counts.connections += 1
         step(counts.connections)
-    line("end", {"integrations": counts.integrations, "connections": counts.connections})
+    write_line("end", {"integrations": counts.integrations, "connections": counts.connections})
     return counts
 
 
 def parse_lines(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     """Yield every line as a JSON object. Raises SourceRefused if a line is too long or is not a JSON object."""
-    incomplete_line, number = b"", 0
+    incomplete_line, line_number = b"", 0
     for chunk in chunks:
         *complete_lines, incomplete_line = (incomplete_line + chunk).split(b"\n")
         if len(incomplete_line) > LINE_LIMIT_BYTES:
-            raise SourceRefused(f"Line {number + len(complete_lines) + 1} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
+            raise SourceRefused(
+                f"Line {line_number + len(complete_lines) + 1} is longer than {LINE_LIMIT_BYTES >> 20} MiB."
+            )
         for line in complete_lines:
-            number += 1
+            line_number += 1
             if line.strip():
-                yield _parse_line(line, number)
+                yield _parse_line(line, line_number)
     if incomplete_line.strip():
-        yield _parse_line(incomplete_line, number + 1)
+        yield _parse_line(incomplete_line, line_number + 1)
 
 
 def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
@@ -97,23 +101,23 @@ def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
     """
     counts = Counts()
     end_record: Mapping[str, Any] | None = None
-    unreadable: str | None = None
+    unreadable_reason: str | None = None
     for line in parse_lines(decrypt(source, passphrase)):
-        end_record, kind = line, line.get(KIND)
+        end_record, kind = line, line.get(KIND_MEMBER)
         counts.add(kind)
         if kind == "bundle":
             check_version(line)
-        elif unreadable is None:
-            unreadable = _fault(line, kind)
+        elif unreadable_reason is None:
+            unreadable_reason = _import_fault(line, kind)
     written_counts = (counts.integrations, counts.connections)
     if (
         end_record is None
-        or end_record.get(KIND) != "end"
+        or end_record.get(KIND_MEMBER) != "end"
         or written_counts != (end_record.get("integrations"), end_record.get("connections"))
     ):
         raise SourceRefused("The bundle is incomplete: its export was interrupted. Export it again.")
-    if unreadable is not None:
-        raise SourceRefused(f"The bundle cannot be read by this version: {unreadable} Nothing was imported.")
+    if unreadable_reason is not None:
+        raise SourceRefused(f"The bundle cannot be read by this version: {unreadable_reason} Nothing was imported.")
     return counts
 
 
@@ -123,13 +127,13 @@ def check_version(head: Mapping[str, Any]) -> None:
         raise SourceRefused(f"The export has version {version}, and this gateway reads {VERSION}. Update the gateway.")
 
 
-def _fault(line: dict[str, Any], kind: Any) -> str | None:
+def _import_fault(line: dict[str, Any], kind: Any) -> str | None:
     """Return why a line cannot be imported; None if the line can be imported."""
     try:
         if kind == "integration":
             peer_integration_of(line)
         elif kind == "connection":
-            parse_connection({name: value for name, value in line.items() if name != KIND})
+            parse_connection({name: value for name, value in line.items() if name != KIND_MEMBER})
         elif kind != "end":
             return f"it has a line of kind '{kind}'."
     except SourceRefused as fault:
@@ -139,13 +143,13 @@ def _fault(line: dict[str, Any], kind: Any) -> str | None:
     return None
 
 
-def _parse_line(line: bytes, number: int) -> dict[str, Any]:
+def _parse_line(line: bytes, line_number: int) -> dict[str, Any]:
     try:
         value = parse(line)
     except GatewayError as fault:
-        raise SourceRefused(f"Line {number}: {fault.message.replace('The body', 'it')}") from None
+        raise SourceRefused(f"Line {line_number}: {fault.message.replace('The body', 'it')}") from None
     if not isinstance(value, dict):
-        raise SourceRefused(f"Line {number} is not a JSON object.")
+        raise SourceRefused(f"Line {line_number} is not a JSON object.")
     return value
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, Literal
 
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
-from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, Counts, check_version, parse_lines, peer_integration_of
+from gateway.moving.bundle import KIND_MEMBER, LINE_LIMIT_BYTES, Counts, check_version, parse_lines, peer_integration_of
 from gateway.moving.moved_connection import (
     CONNECTION_MEMBERS,
     MovedConnection,
@@ -45,33 +45,33 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceIte
     `integration`: the key of the integration for lines that name none; None: each line must name its integration.
     Raises SourceRefused for a line that is too long, and for an export of another version.
     """
-    number = 0
+    line_number = 0
     export = PlainExport()
     while line := source.readline(LINE_LIMIT_BYTES + 1):
-        number += 1
+        line_number += 1
         if len(line) > LINE_LIMIT_BYTES:
-            raise SourceRefused(f"Line {number} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
+            raise SourceRefused(f"Line {line_number} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
         if not line.strip():
             continue
         try:
             value = parse(line)
         except GatewayError as fault:
             yield UnusableConnection(
-                "", "", "invalid_json", f"line {number}: {fault.message.replace('The body', 'it')}"
+                "", "", "invalid_json", f"line {line_number}: {fault.message.replace('The body', 'it')}"
             )
             continue
-        kind = value.pop(KIND, "connection") if isinstance(value, dict) else "connection"
+        kind = value.pop(KIND_MEMBER, "connection") if isinstance(value, dict) else "connection"
         if export.ends_incomplete(kind, value):
-            yield _incomplete(number)
+            yield _incomplete(line_number)
         if kind == "connection":
-            yield _connection_of(value, number, integration)
+            yield _connection_of(value, line_number, integration)
         elif kind == "integration":
-            yield _integration_of(value, number)
+            yield _integration_of(value, line_number)
         elif kind not in ("bundle", "end"):
-            problem = f"line {number}: 'kind' must be connection or integration, or be left out"
+            problem = f"line {line_number}: 'kind' must be connection or integration, or be left out"
             yield UnusableConnection("", "", "invalid_row", problem)
     if export.is_open:
-        yield _incomplete(number)
+        yield _incomplete(line_number)
 
 
 class PlainExport:
@@ -109,9 +109,9 @@ class PlainExport:
         )
 
 
-def _incomplete(number: int) -> UnusableConnection:
+def _incomplete(line_number: int) -> UnusableConnection:
     problem = (
-        f"line {number}: the export that ends here is incomplete: it was interrupted, or lines are missing. Import a "
+        f"line {line_number}: the export that ends here is incomplete: it was interrupted, or lines are missing. Import a "
         "complete export; if you have removed lines yourself, remove those of kind bundle and end too"
     )
     return UnusableConnection("", "", "incomplete", problem)
@@ -127,23 +127,23 @@ def csv_rows(source: IO[bytes], integration: str | None, column_names: Mapping[s
     reader = csv.reader(text)
     try:
         columns = [_path_of(column_names.get(name.strip(), name.strip())) for name in next(reader, [])]
-        _check(columns, integration)
+        _check_columns(columns, integration)
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            number = reader.line_num
+            line_number = reader.line_num
             if len(cells) != len(columns):
-                problem = f"line {number}: it has {len(cells)} cells, but the first line has {len(columns)}"
+                problem = f"line {line_number}: it has {len(cells)} cells, but the first line has {len(columns)}"
                 yield UnusableConnection("", "", "invalid_row", problem)
                 continue
-            yield _connection_of(_row(columns, cells), number, integration)
+            yield _connection_of(_row(columns, cells), line_number, integration)
     except (csv.Error, UnicodeDecodeError) as fault:
         raise SourceRefused(f"Line {reader.line_num + 1} is not CSV in UTF-8: {fault}.") from None
     finally:
         text.detach()
 
 
-def count(source: IO[bytes], kind: str) -> int:
+def count_connections(source: IO[bytes], kind: str) -> int:
     """Read `source` to its end and return the number of connections, for the progress bar. Return 0 for invalid CSV."""
     if kind != "csv":
         return sum(_is_connection(line) for line in source if line.strip())
@@ -162,20 +162,20 @@ def _is_connection(line: bytes) -> bool:
     return match is None or match[1] == b"connection"
 
 
-def _integration_of(value: dict[str, Any], number: int) -> SourceItem:
+def _integration_of(value: dict[str, Any], line_number: int) -> SourceItem:
     try:
         return peer_integration_of(value)
     except SourceRefused as fault:
-        return UnusableConnection("", "", "invalid_row", f"line {number}: {fault}")
+        return UnusableConnection("", "", "invalid_row", f"line {line_number}: {fault}")
 
 
-def _connection_of(value: Any, number: int, integration: str | None) -> SourceItem:
+def _connection_of(value: Any, line_number: int, integration: str | None) -> SourceItem:
     try:
-        return replace(parse_connection(value, default_integration=integration), line=number)
+        return replace(parse_connection(value, default_integration=integration), line=line_number)
     except GatewayError as fault:
         key = value.get("provider_config_key") if isinstance(value, dict) else None
         name = value.get("connection_id") if isinstance(value, dict) else None
-        return UnusableConnection(_text(key), _text(name), fault.code, f"line {number}: {fault.message}")
+        return UnusableConnection(_text(key), _text(name), fault.code, f"line {line_number}: {fault.message}")
 
 
 def _text(value: Any) -> str:
@@ -193,7 +193,7 @@ def _path_of(column: str) -> tuple[str, ...]:
     return ("credentials", column)
 
 
-def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
+def _check_columns(columns: list[tuple[str, ...]], integration: str | None) -> None:
     if not columns:
         raise SourceRefused("The file is empty. Its first line must name the columns.")
     repeated = {".".join(column) for column in columns if columns.count(column) > 1}
@@ -206,13 +206,13 @@ def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
 def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
     """Return a row as a nested object. Empty cells are left out."""
     row: dict[str, Any] = {"credentials": {}}
-    for place, cell in zip(columns, cells, strict=True):
+    for path, cell in zip(columns, cells, strict=True):
         if cell == "":
             continue
         inner = row
-        for name in place[:-1]:
+        for name in path[:-1]:
             inner = inner.setdefault(name, {})
-        inner[place[-1]] = cell
+        inner[path[-1]] = cell
     return row
 
 
@@ -235,7 +235,7 @@ def kind_of(path: Path, source: IO[bytes]) -> Kind:
 def read_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
     """Yield the contents of a bundle that `bundle.check_bundle` has accepted."""
     for line in parse_lines(decrypt(source, passphrase)):
-        kind = line.pop(KIND, None)
+        kind = line.pop(KIND_MEMBER, None)
         if kind == "integration":
             yield peer_integration_of(line)
         elif kind == "connection":

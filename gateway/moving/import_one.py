@@ -120,9 +120,10 @@ JIRA_SCRIPT: Final = "jira_post_connection"
 class ImportOptions:
     """The options of an import.
 
-    `integration_keys`: maps the key of an integration in the source to its key in this gateway, if the keys differ.
-    `on_conflict`: what happens to a connection that exists already. `dry_run`: whether nothing is stored. `verify`:
-    whether each credential is verified at its provider.
+    - `integration_keys`: maps the key of an integration in the source to its key in this gateway, if the keys differ
+    - `on_conflict`: what happens to a connection that exists already
+    - `dry_run`: whether nothing is stored
+    - `verify`: whether each credential is verified at its provider
     """
 
     environment: str
@@ -166,12 +167,12 @@ class ConnectionImporter:
             return _outcome(ref, ImportResult.REFUSED, "credentials_hidden", detail)
         except GatewayError as fault:
             result = ImportResult.FAILED if fault.status >= RETRYABLE_FROM_STATUS else ImportResult.REFUSED
-            place = f"line {moved.line}: " if moved.line else ""
-            return _outcome(ref, result, fault.code, f"{place}{fault.message}")
+            line_prefix = f"line {moved.line}: " if moved.line else ""
+            return _outcome(ref, result, fault.code, f"{line_prefix}{fault.message}")
 
     async def _check_and_store(self, moved: MovedConnection, ref: ConnectionRef) -> ImportOutcome:
-        there_is = self._runtime.generation.integrations.find(ref.environment, ref.integration_id)
-        integration = there_is or self.planned.get(ref.integration_id)
+        existing_integration = self._runtime.generation.integrations.find(ref.environment, ref.integration_id)
+        integration = existing_integration or self.planned.get(ref.integration_id)
         if integration is None:
             known_ids = [
                 integration.integration_id
@@ -187,10 +188,10 @@ class ConnectionImporter:
             config = {**mode.settings(credential), **with_site(provider, config)}
             check_required_settings(provider, config, ("connection_config",))
         check_settings(AuthContext(provider, integration, config, moved.metadata), ("connection_config",))
-        existing = await self._runtime.store.connections.get(ref)
-        if existing is not None and self._options.on_conflict != "replace":
+        existing_row = await self._runtime.store.connections.get(ref)
+        if existing_row is not None and self._options.on_conflict != "replace":
             return self._conflict(ref)
-        result = ImportResult.IMPORTED if existing is None else ImportResult.REPLACED
+        result = ImportResult.IMPORTED if existing_row is None else ImportResult.REPLACED
         if self._options.dry_run:
             return _outcome(ref, result, notes=notes)
         account = Account()
@@ -228,8 +229,8 @@ class ConnectionImporter:
         context = AuthContext(provider, integration, config, moved.metadata, url)
         credential, account = await creator.obtain_credential(mode, credential, context), Account()
         account_settings = tuple(provider.account.settings) if provider.account is not None else ()
-        lacks = not any(map(config.get, (*(provider.connection_configuration or ()), *account_settings)))
-        if (provider.post_connection_script or account_settings) and lacks:
+        lacks_settings = not any(map(config.get, (*(provider.connection_configuration or ()), *account_settings)))
+        if (provider.post_connection_script or account_settings) and lacks_settings:
             completed = await creator.complete_credential(mode, credential, context)
             config, account = dict(completed.config), completed.account or account
         await creator.check(mode, credential, replace(context, config=config), verified=self._options.verify)

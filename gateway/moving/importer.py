@@ -112,10 +112,12 @@ def _no_progress(_done: int, _total: int) -> None: ...
 class Importer:
     """Imports one source and counts the outcomes.
 
-    `at_once`: the maximum number of connections that are imported in parallel. `create_integrations`: whether to create
-    missing integrations. `test_refresh`: whether to refresh each connection after it is stored. `refresh_rate`: the
-    maximum number of such refreshes per second. `step`: called after each connection with the number of finished
-    connections, and with the total, which is 0 if unknown.
+    - `at_once`: the maximum number of connections that are imported in parallel
+    - `create_integrations`: whether to create missing integrations
+    - `test_refresh`: whether to refresh each connection after it is stored
+    - `refresh_rate`: the maximum number of such refreshes per second
+    - `step`: called after each connection with the number of finished connections, and with the total, which is 0 if
+      unknown
     """
 
     runtime: Runtime
@@ -130,7 +132,7 @@ class Importer:
     total: int = 0
 
     def __post_init__(self) -> None:
-        self._one_by_one = ConnectionImporter(self.runtime, self.options)
+        self._connection_importer = ConnectionImporter(self.runtime, self.options)
         self._pace = WorkPace(self.refresh_rate)
 
     async def from_peer(self, peer: Peer, integration_ids: Sequence[str] = ()) -> None:
@@ -140,13 +142,13 @@ class Importer:
         """
         if self.create_integrations:
             for integration in await peer.integrations(integration_ids):
-                await self._integration(integration)
+                await self._import_integration(integration)
         peer_connections = await peer.list_connections(integration_ids)
         self.total = len(peer_connections)
 
         async def import_from_peer(connection: PeerConnection) -> None:
-            outcome = await self._one_by_one.existing_outcome(
-                self._one_by_one.ref(connection.integration_id, connection.connection_id)
+            outcome = await self._connection_importer.existing_outcome(
+                self._connection_importer.ref(connection.integration_id, connection.connection_id)
             )
             if outcome is not None:
                 return self._record(outcome)
@@ -169,16 +171,16 @@ class Importer:
             if isinstance(item, MovedConnection):
                 await self._import_one(item)
             elif isinstance(item, PeerIntegration):
-                await self._integration(item)
+                await self._import_integration(item)
             else:
                 self._record(self._with_local_key(item.outcome))
 
-        integrations = (
+        selected_items = (
             item
             for item in items
             if isinstance(item, UnusableConnection) or not integration_ids or item.integration_id in integration_ids
         )
-        await run_bounded(await self._create_integrations(iter(integrations)), import_item, at_once=self.at_once)
+        await run_bounded(await self._create_integrations(iter(selected_items)), import_item, at_once=self.at_once)
 
     async def _create_integrations(self, items: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the integrations at the beginning of `items`, which the connections need. Return the remaining
@@ -186,10 +188,10 @@ class Importer:
         for item in items:
             if not isinstance(item, PeerIntegration):
                 return chain([item], items)
-            await self._integration(item)
+            await self._import_integration(item)
         return ()
 
-    async def _integration(self, peer_integration: PeerIntegration) -> None:
+    async def _import_integration(self, peer_integration: PeerIntegration) -> None:
         if not self.create_integrations:
             return
         key = self.options.integration_keys.get(peer_integration.integration_id, peer_integration.integration_id)
@@ -199,10 +201,10 @@ class Importer:
         if result.created or result.fault:
             self.integrations.append(result)
         if result.planned is not None:
-            self._one_by_one.planned[key] = result.planned
+            self._connection_importer.planned[key] = result.planned
 
     async def _import_one(self, moved: MovedConnection) -> None:
-        outcome = await self._one_by_one.import_one(moved)
+        outcome = await self._connection_importer.import_one(moved)
         if (
             self.test_refresh
             and outcome.result in (ImportResult.IMPORTED, ImportResult.REPLACED)
@@ -226,7 +228,7 @@ class Importer:
         self.step(self.tally.done, self.total)
 
 
-def rotating(runtime: Runtime, environment: str) -> list[str]:
+def rotating_integrations(runtime: Runtime, environment: str) -> list[str]:
     """Return the keys of the environment's integrations with a provider that rotates refresh tokens."""
     names = []
     for integration in runtime.generation.integrations.list_in(environment):

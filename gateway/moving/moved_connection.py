@@ -32,11 +32,13 @@ from gateway.timestamps import iso
 class MovedConnection:
     """A connection that is imported.
 
-    `provider`: the name of the connection's catalog entry in the source; None if unknown. `past`: the history of the
-    connection in the source. `from_bundle`: whether ``gateway connections export`` wrote the connection, so that
-    credential and settings need no conversion. `from_api`: whether the connection comes from another gateway's API,
-    which returns more members of a credential than an auth mode accepts. `line`: the line number in the source file;
-    None if unknown.
+    - `provider`: the name of the connection's catalog entry in the source; None if unknown
+    - `past`: the history of the connection in the source
+    - `from_bundle`: whether ``gateway connections export`` wrote the connection, so that credential and settings need
+      no conversion
+    - `from_api`: whether the connection comes from another gateway's API, which returns more members of a credential
+      than an auth mode accepts
+    - `line`: the line number in the source file; None if unknown
     """
 
     integration_id: str
@@ -68,9 +70,10 @@ class ImportResult(StrEnum):
 class ImportOutcome:
     """The outcome of one connection's import.
 
-    `reason`: a code for programs. `detail`: a text for people. Both can be empty, and neither contains a secret.
-    `renewed`: the result of the test refresh; None if there was none. `notes`: the changes that the import made to the
-    connection.
+    - `reason`: a code for programs
+    - `detail`: a text for people. Both can be empty, and neither contains a secret.
+    - `renewed`: the result of the test refresh; None if there was none
+    - `notes`: the changes that the import made to the connection
     """
 
     integration_id: str
@@ -266,8 +269,8 @@ def _past_json(connection: Connection) -> dict[str, Any]:
 
 def _history_before_import(body: PastBody) -> ImportedHistory:
     failure = RefreshFailure(**body.failure.model_dump()) if body.failure else None
-    is_same = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
-    return ImportedHistory(**is_same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
+    shared_members = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
+    return ImportedHistory(**shared_members, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
 
 
 def _nested_form(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,11 +48,11 @@ class WorkPace:
 
     def __init__(self, per_s: float) -> None:
         self._every_s = 1 / per_s
-        self._next = 0.0
+        self._next_turn_at = 0.0
 
     async def wait_turn(self) -> None:
-        turn_at = max(self._next, clock.monotonic())
-        self._next = turn_at + self._every_s
+        turn_at = max(self._next_turn_at, clock.monotonic())
+        self._next_turn_at = turn_at + self._every_s
         if (remaining_s := turn_at - clock.monotonic()) > 0:
             await clock.sleep(remaining_s)
 
@@ -71,9 +71,9 @@ class Tally:
         self._report = report
 
     def record(self, outcome: ImportOutcome) -> None:
-        place = (outcome.result.value, outcome.reason)
-        self.counts[place] += 1
-        self.examples.setdefault(place, outcome)
+        result_and_reason = (outcome.result.value, outcome.reason)
+        self.counts[result_and_reason] += 1
+        self.examples.setdefault(result_and_reason, outcome)
         self.notes.update(outcome.notes)
         if outcome.renewed is not None:
             self.renewed[outcome.renewed.partition(":")[0]] += 1

@@ -70,14 +70,14 @@ class PeerCalls:
         for attempt in range(MAX_TRIES):
             await self._wait()
             try:
-                status, headers, raw = await self._request(path, query or {})
+                status, headers, raw_body = await self._request(path, query or {})
             except (aiohttp.ClientError, TimeoutError) as fault:
                 reason = f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
                 await self._pause(attempt, None)
                 continue
             if status == 200:
-                return self._parse_body(raw)
-            code, message = _error(raw)
+                return self._parse_body(raw_body)
+            code, message = _error(raw_body)
             self._check_key(status, code, message, headers)
             if status not in TRANSIENT_STATUSES or code == "invalid_credentials":
                 raise PeerRespondedError(status, code, message or f"it responded with status {status}")
@@ -92,18 +92,18 @@ class PeerCalls:
         url = URL(self._base + path, encoded=True).update_query(query)
         headers = {"Authorization": f"Bearer {self._key.reveal()}", "Accept": "application/json"}
         async with self._session.get(url, headers=headers, allow_redirects=False, timeout=TIMEOUT) as response:
-            raw = bytearray()
+            raw_body = bytearray()
             async for piece in response.content.iter_chunked(1 << 16):
-                raw += piece
-                if len(raw) > MAX_RESPONSE_BYTES:
+                raw_body += piece
+                if len(raw_body) > MAX_RESPONSE_BYTES:
                     raise SourceRefused(
                         f"The response of {self._base}{path} is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
                     )
-            return response.status, response.headers, bytes(raw)
+            return response.status, response.headers, bytes(raw_body)
 
-    def _parse_body(self, raw: bytes) -> Any:
+    def _parse_body(self, raw_body: bytes) -> Any:
         try:
-            return parse(raw)
+            return parse(raw_body)
         except GatewayError:
             raise SourceRefused(
                 f"{self._base} did not return JSON. Give the URL of its API, not of its dashboard."
@@ -116,8 +116,8 @@ class PeerCalls:
             problem = f"{self._base} denies access with this key ({code or 403}): {message}".rstrip(": .")
             raise SourceRefused(f"{problem}. Use a key that can read integrations, connections and credentials.")
         if 300 <= status < 400:
-            place = headers.get("Location", "another place")
-            raise SourceRefused(f"{self._base} redirects to {place[:200]}. Give the URL of the API itself.")
+            location = headers.get("Location", "another URL")
+            raise SourceRefused(f"{self._base} redirects to {location[:200]}. Give the URL of the API itself.")
 
     async def _wait(self) -> None:
         while (remaining_s := self._not_before - clock.monotonic()) > 0:
@@ -154,10 +154,10 @@ def checked_base(base: str, *, plain_http: bool) -> str:
     return str(url).rstrip("/")
 
 
-def _error(raw: bytes) -> tuple[str, str]:
+def _error(raw_body: bytes) -> tuple[str, str]:
     """Return the code and the message of an error response. A missing code or message is an empty text."""
     try:
-        body = parse(raw)
+        body = parse(raw_body)
     except GatewayError:
         return "", ""
     error = body.get("error") if isinstance(body, dict) else None
@@ -270,9 +270,9 @@ class Peer:
         query = {"limit": str(PAGE_SIZE)} | (
             {"integrationId": ",".join(sorted(integration_ids))} if integration_ids else {}
         )
-        page, place = 0, {"page": "0"}
+        page_number, position_query = 0, {"page": "0"}
         while True:
-            body = await self._get("/connections", {**query, **place})
+            body = await self._get("/connections", {**query, **position_query})
             rows, cursor = _list_member(body, "connections"), body.get("next_cursor")
             new_connections = [
                 connection
@@ -282,10 +282,10 @@ class Peer:
             connections |= {
                 (connection.integration_id, connection.connection_id): connection for connection in new_connections
             }
-            if not new_connections or ("cursor" in place and not cursor):
+            if not new_connections or ("cursor" in position_query and not cursor):
                 break
-            page += 1
-            place = {"cursor": cursor} if isinstance(cursor, str) and cursor else {"page": str(page)}
+            page_number += 1
+            position_query = {"cursor": cursor} if isinstance(cursor, str) and cursor else {"page": str(page_number)}
         selected = [
             connection
             for connection in connections.values()
@@ -350,7 +350,9 @@ def _connection_row(row: Any) -> PeerConnection:
     if not isinstance(key, str) or not isinstance(name, str):
         raise SourceRefused("A connection of the list has no connection_id or provider_config_key.")
     errors, state = row.get("errors"), row.get("state")
-    broken = isinstance(errors, list) and any(isinstance(e, dict) and e.get("type") == "auth" for e in errors)
+    broken = isinstance(errors, list) and any(
+        isinstance(error, dict) and error.get("type") == "auth" for error in errors
+    )
     # This gateway also has a state, and reports errors that pass by themselves. Nango has no state.
     return PeerConnection(key, name, state in ENDED if isinstance(state, str) else broken)
 

@@ -27,9 +27,12 @@ callback URL at the provider.
 class Forecast:
     """The forecast for one integration of the other gateway.
 
-    `key`: the integration's key in the other gateway. `local_key`: the integration's key in this gateway.
-    `connections`: the number of all connections. `broken`: the number of connections with an invalid credential.
-    `already_here`: whether this gateway has the integration. `todo`: what the operator must do, in order.
+    - `key`: the integration's key in the other gateway
+    - `local_key`: the integration's key in this gateway
+    - `connections`: the number of all connections
+    - `broken`: the number of connections with an invalid credential
+    - `already_here`: whether this gateway has the integration
+    - `todo`: what the operator must do, in order
     """
 
     key: str
@@ -86,22 +89,22 @@ async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, integrat
     """
     integrations = await peer.integrations(integration_ids)
     peer_connections = await peer.list_connections(integration_ids)
-    count = Counter(connection.integration_id for connection in peer_connections)
-    broken = Counter(connection.integration_id for connection in peer_connections if connection.broken)
+    connection_counts = Counter(connection.integration_id for connection in peer_connections)
+    broken_counts = Counter(connection.integration_id for connection in peer_connections if connection.broken)
     peer_modes = {name: await peer.auth_mode(name) for name in {integration.provider for integration in integrations}}
     forecasts = [
         _forecast(
             runtime,
             options,
             integration,
-            count[integration.integration_id],
-            broken[integration.integration_id],
+            connection_counts[integration.integration_id],
+            broken_counts[integration.integration_id],
             peer_modes[integration.provider],
         )
         for integration in integrations
     ]
     known_ids = {integration.integration_id for integration in integrations}
-    orphans = {key: n for key, n in count.items() if key not in known_ids}
+    orphans = {key: count for key, count in connection_counts.items() if key not in known_ids}
     webhook_url = f"{runtime.generation.webhook_url(options.environment, '')}<integration>"
     plan = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
     return Preview(forecasts, orphans, plan.callback_url, webhook_url, _next_steps(plan))
@@ -113,13 +116,13 @@ def _forecast(
     peer_integration: PeerIntegration,
     connections: int,
     broken: int,
-    mode_there: str | None,
+    peer_mode: str | None,
 ) -> Forecast:
     key = options.integration_keys.get(peer_integration.integration_id, peer_integration.integration_id)
     local = runtime.generation.integrations.find(options.environment, key)
     provider = runtime.generation.catalog.get(local.provider if local else peer_integration.provider)
-    verdict, todo = _with_verdict(runtime, options, peer_integration, key, local, provider)
-    if provider is not None and (mode_conflict := _other_mode(provider, mode_there)):
+    verdict, todo = _verdict_and_todo(runtime, options, peer_integration, key, local, provider)
+    if provider is not None and (mode_conflict := _mode_conflict(provider, peer_mode)):
         verdict, todo = "not_possible", [mode_conflict]
     if broken:
         todo.append(
@@ -137,7 +140,7 @@ def _forecast(
     )
 
 
-def _with_verdict(
+def _verdict_and_todo(
     runtime: Runtime,
     options: ImportOptions,
     peer_integration: PeerIntegration,
@@ -153,22 +156,22 @@ def _with_verdict(
     if provider.auth_mode not in modes():
         return "not_possible", [f"'{provider.name}' uses {provider.auth_mode}, which is not installed here"]
     todo: list[str] = []
-    needs = False
+    needs_something = False
     if local is None:
         fault = creation_fault(runtime, options.environment, key, peer_integration)
         if fault and peer_integration.credentials is None:
-            needs = True
+            needs_something = True
             todo.append(
                 "this key cannot read its client secret (scope environment:integrations:read_credentials): declare "
                 f"'{key}' in gateway.yaml with the same client ID and client secret"
             )
         elif fault:
-            needs = True
+            needs_something = True
             todo.append(f"it cannot be created in this gateway: {fault}")
         else:
             todo.append("`--create-integrations` creates it here with the same client")
-    elif client_conflict := _other_client(peer_integration, local):
-        needs = True
+    elif client_conflict := _client_conflict(peer_integration, local):
+        needs_something = True
         todo.append(client_conflict)
     mode = modes()[provider.auth_mode]
     needs_grant = isinstance(mode, GrantingMode)
@@ -177,12 +180,12 @@ def _with_verdict(
     if provider.webhook_routing_script:
         url = runtime.generation.webhook_url(options.environment, key)
         todo.append(f"change the webhook URL at {provider.display_name} to {url}")
-    if needs:
+    if needs_something:
         return "needs_something", todo
     return ("register_callback" if needs_grant else "works"), todo
 
 
-def _other_mode(provider: Provider, peer_mode: str | None) -> str:
+def _mode_conflict(provider: Provider, peer_mode: str | None) -> str:
     """Return what to do if the auth mode differs in the other gateway, because the import would refuse the connections.
 
     Return an empty text if the modes are compatible, or if the other gateway's mode is unknown.
@@ -196,7 +199,7 @@ def _other_mode(provider: Provider, peer_mode: str | None) -> str:
     )
 
 
-def _other_client(peer_integration: PeerIntegration, local: Integration) -> str:
+def _client_conflict(peer_integration: PeerIntegration, local: Integration) -> str:
     """Return what to do if the two integrations have different client IDs; otherwise an empty text.
 
     A refresh token works only for the client that received it (RFC 6749 §6).

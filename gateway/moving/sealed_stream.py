@@ -42,19 +42,19 @@ class SealedWriter:
         header = json.dumps(fields).encode()
         self._sink = sink
         self._chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
-        self._waiting = bytearray()
+        self._unsealed = bytearray()
         sink.write(MAGIC + struct.pack(">H", len(header)) + header)
 
-    def write(self, plain: bytes) -> None:
-        self._waiting += plain
-        while len(self._waiting) > CHUNK_BYTES:  # `close` writes the last chunk, because it must be marked as the last
-            self._sink.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), is_last=False))
-            del self._waiting[:CHUNK_BYTES]
+    def write(self, plaintext: bytes) -> None:
+        self._unsealed += plaintext
+        while len(self._unsealed) > CHUNK_BYTES:  # `close` writes the last chunk, because it must be marked as the last
+            self._sink.write(self._chunks.seal(bytes(self._unsealed[:CHUNK_BYTES]), is_last=False))
+            del self._unsealed[:CHUNK_BYTES]
 
     def close(self) -> None:
         """Encrypt the remaining bytes as the last chunk."""
-        self._sink.write(self._chunks.seal(bytes(self._waiting), is_last=True))
-        self._waiting.clear()
+        self._sink.write(self._chunks.seal(bytes(self._unsealed), is_last=True))
+        self._unsealed.clear()
 
 
 def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
@@ -82,7 +82,7 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     while True:
         next_sealed = source.read(CHUNK_BYTES + TAG_BYTES)
         try:
-            plain = chunks.open(sealed, is_last=not next_sealed)
+            plaintext = chunks.open(sealed, is_last=not next_sealed)
         except InvalidTag:
             if chunks.number == 0 and next_sealed:
                 raise SourceRefused("Wrong passphrase, or the bundle's beginning is damaged.") from None
@@ -92,7 +92,7 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
                 "The bundle is cut off, or was changed, after its first "
                 f"{chunks.number * CHUNK_BYTES:,} bytes. Copy it again."
             ) from None
-        yield plain
+        yield plaintext
         if not next_sealed:
             return
         sealed = next_sealed
@@ -105,8 +105,8 @@ class _Chunks:
         self._header = hashlib.sha256(MAGIC + header).digest()
         self.number = 0
 
-    def seal(self, plain: bytes, *, is_last: bool) -> bytes:
-        sealed = self._aead.encrypt(self._nonce(is_last=is_last), plain, self._header)
+    def seal(self, plaintext: bytes, *, is_last: bool) -> bytes:
+        sealed = self._aead.encrypt(self._nonce(is_last=is_last), plaintext, self._header)
         self.number += 1
         return sealed
 
@@ -117,9 +117,9 @@ class _Chunks:
         """
         if len(sealed) < TAG_BYTES:
             raise InvalidTag
-        plain = self._aead.decrypt(self._nonce(is_last=is_last), sealed, self._header)
+        plaintext = self._aead.decrypt(self._nonce(is_last=is_last), sealed, self._header)
         self.number += 1
-        return plain
+        return plaintext
 
     def _nonce(self, *, is_last: bool) -> bytes:
         return self._prefix + struct.pack(

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
     """Print a warning that a test refresh can invalidate the old system's copies of the tokens."""
-    from gateway.moving.importer import rotating
+    from gateway.moving.importer import rotating_integrations
 
-    keys = rotating(runtime, environment)
+    keys = rotating_integrations(runtime, environment)
     known_text = f" Integrations known to rotate them: {', '.join(keys)}." if keys else ""
     print(
         "gateway: --test-refresh refreshes every connection. If refresh tokens rotate, the old system's tokens stop working."
@@ -195,7 +195,7 @@ class FileSource:
         Nothing is imported from a damaged bundle.
         """
         from gateway.moving import bundle
-        from gateway.moving.foreign_files import count, kind_of, read_bundle, read_table
+        from gateway.moving.foreign_files import count_connections, kind_of, read_bundle, read_table
         from gateway.moving.moved_connection import SourceRefused
 
         with ExitStack() as stack:
@@ -211,7 +211,7 @@ class FileSource:
             try:
                 if kind != "bundle":
                     if source.seekable() and not self.only:
-                        importer.total = count(source, kind)
+                        importer.total = count_connections(source, kind)
                         source.seek(0)
                     await importer.from_lines(read_table(source, kind, self.integration, self.columns), self.only)
                     return

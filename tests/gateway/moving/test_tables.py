@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.moving import foreign_files
-from gateway.moving.foreign_files import count, json_lines
+from gateway.moving.foreign_files import count_connections, json_lines
 from gateway.moving.moved_connection import UnusableConnection
 from tests.fakes.gateways import RunningGateway
 from tests.gateway.moving.conftest import SITE, GatewayFolder, oauth
@@ -168,7 +168,7 @@ async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(
 )
 def test_number_of_connections_is_counted_before_the_import(kind: str, text: str, expected: int) -> None:
     source = io.BytesIO(text.encode())
-    assert count(source, kind) == expected
+    assert count_connections(source, kind) == expected
     assert not source.closed
 
 
