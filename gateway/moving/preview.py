@@ -226,8 +226,8 @@ def _next_steps(plan: Preview) -> list[str]:
         "Try the import: gateway connections import --from-peer … --create-integrations --dry-run",
         "Stop new connections at the other gateway. Repeat the command without --dry-run until nothing is left to import.",
         (
-            "Change the host in your application (docs/moving.md) and stop Nango: if both gateways refresh tokens, rotating "
-            "tokens are lost."
+            "Change the host in your application (docs/moving.md) and stop the other gateway: if both gateways refresh "
+            "tokens, rotating tokens are lost."
         ),
         "Change the webhook URLs at the providers, and the webhook signature key in your application.",
     ]

@@ -7,9 +7,9 @@ from typing import Final
 from gateway.errors import Code
 
 # The response has Nango's format for webhooks: ``{"error": "Invalid webhook signature"}``.
-WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
+WEBHOOK_SIGNATURE_ERRORS: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
-SESSION_REFUSED: Final[tuple[Code, ...]] = (
+AGENT_SESSION_ERRORS: Final[tuple[Code, ...]] = (
     "ambiguous_connections",
     "unknown_pinned_connection",
     "pinned_connection_not_matched",
@@ -44,7 +44,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "token_request_failed",
         "address_refused",
         "base_url_override_not_allowed",
-        *SESSION_REFUSED,
+        *AGENT_SESSION_ERRORS,
     ),
     401: (
         "missing_auth_header",
@@ -52,7 +52,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "unknown_account",
         "invalid_connect_session_token_format",
         "unknown_connect_session_token",
-        *WEBHOOK_SIGNATURE,
+        *WEBHOOK_SIGNATURE_ERRORS,
     ),
     403: (
         "forbidden",
@@ -90,7 +90,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
     503: ("busy", "not_ready", "token_endpoint_unavailable", "store_unavailable"),
     504: ("upstream_timeout",),
 }
-STATUS: Final[Mapping[Code, int]] = MappingProxyType(
+STATUS_BY_CODE: Final[Mapping[Code, int]] = MappingProxyType(
     {code: status for status, codes in _BY_STATUS.items() for code in codes}
 )
 
@@ -136,7 +136,7 @@ CREATE_CONNECTION_ERRORS: Final[tuple[Code, ...]] = (
     "busy",
     "upstream_timeout",
 )
-PROXIED: Final[tuple[Code, ...]] = (
+PROXY_ERRORS: Final[tuple[Code, ...]] = (
     *CREATE_CONNECTION_ERRORS[2:4],
     "unknown_provider_config",
     "unknown_connection",

@@ -36,10 +36,10 @@ def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
     for name, text in SAMPLE_PATH_VALUES.items():
         url = url.replace(name, text)
     query = [f"{param.name}=jira" for param in operation.query if param.required]
-    if operation.who == "session":
+    if operation.authentication == "session":
         query.append("connect_session_token=<TOKEN>")
     url += "?" + "&".join(query) if query else ""
-    headers = {"Authorization": "Bearer <SECRET_KEY>"} if operation.who == "key" else {}
+    headers = {"Authorization": "Bearer <SECRET_KEY>"} if operation.authentication == "key" else {}
     required = [param.name for param in operation.headers if param.required]
     headers |= {name: "user-1" if name == "Connection-Id" else "jira" for name in required}
     body = operation.example if operation.body is not None else None
@@ -97,7 +97,7 @@ class SchemaRow:
     """A member of an object, or a parameter. `link`: the name of the schema with the details."""
 
     name: str
-    kind: str
+    type_text: str
     description: str
     required: bool
     link: str | None = None
@@ -118,18 +118,18 @@ class OperationView:
     """An operation on the page.
 
     `errors`: status and code of each error of this operation; errors that all operations share are listed once on the
-    page. `body`, `responded`: examples of the request's and the response's body, as JSON.
+    page. `body`, `response_example`: examples of the request's and the response's body, as JSON.
     """
 
     operation: Endpoint
-    who: str
+    authentication_text: str
     path: list[SchemaRow]
     query: list[SchemaRow]
     headers: list[SchemaRow]
     errors: list[tuple[int, str]]
     samples: list[tuple[str, str]]
     body: str | None
-    responded: str | None
+    response_example: str | None
     body_name: str
     response_name: str
 
@@ -155,7 +155,7 @@ def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[s
     own_errors = {error if isinstance(error, str) else error[0] for error in operation.errors}
     return OperationView(
         operation,
-        AUTHENTICATION_TEXT[operation.who],
+        AUTHENTICATION_TEXT[operation.authentication],
         [
             SchemaRow(name, "text", _length_text(PATH_SCHEMAS.get(name, {})), True)
             for name in IN_PATH.findall(operation.path)
@@ -184,27 +184,29 @@ def _json(value: Any) -> str:
 
 
 def _parameter_row(parameter: Param) -> SchemaRow:
-    return SchemaRow(parameter.name, _kind(dict(parameter.schema))[0], parameter.description, parameter.required)
+    return SchemaRow(parameter.name, _type_text(dict(parameter.schema))[0], parameter.description, parameter.required)
 
 
 def _schema(name: str, definition: dict[str, Any]) -> Schema:
     required = definition.get("required", ())
     rows = []
     for member, schema in definition.get("properties", {}).items():
-        kind, link = _kind(schema)
+        type_text, link = _type_text(schema)
         rows.append(
-            SchemaRow(member, kind, schema.get("description", "") or _length_text(schema), member in required, link)
+            SchemaRow(
+                member, type_text, schema.get("description", "") or _length_text(schema), member in required, link
+            )
         )
-    return Schema(name, definition.get("description", ""), rows, "" if rows else _kind(definition)[0])
+    return Schema(name, definition.get("description", ""), rows, "" if rows else _type_text(definition)[0])
 
 
-def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
+def _type_text(schema: dict[str, Any]) -> tuple[str, str | None]:
     """Return the type of a schema in a few words, and the name of the schema with the details, or None."""
     match = _REF.search(str(schema))
     link = match.group(1) if match else None
     alternatives = schema.get("anyOf") or schema.get("oneOf")
     if alternatives:
-        return " or ".join(dict.fromkeys(_kind(variant)[0] for variant in alternatives)), link
+        return " or ".join(dict.fromkeys(_type_text(variant)[0] for variant in alternatives)), link
     if "$ref" in schema:
         return str(link), link
     if "enum" in schema:
@@ -212,9 +214,9 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
     if "const" in schema:
         return str(schema["const"]).lower(), None
     if schema.get("type") == "array":
-        return f"array of {_kind(schema.get('items', {}))[0]}", link
+        return f"array of {_type_text(schema.get('items', {}))[0]}", link
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_kind(schema['additionalProperties'])[0]}", link
+        return f"object of {_type_text(schema['additionalProperties'])[0]}", link
     return {"string": "text", "integer": "whole number", "null": "null"}.get(
         str(schema.get("type")), schema.get("type", "any")
     ), link

@@ -17,7 +17,14 @@ from gateway.api import responses
 from gateway.api.responses import Error, ErrorText
 from gateway.catalog.listing import ListingBody
 from gateway.errors import ERROR_HEADER, Code
-from gateway.openapi.codes import COMMON_ERRORS, JSON_BODY_ERRORS, KEY_ERRORS, SESSION_ERRORS, STATUS, WEBHOOK_SIGNATURE
+from gateway.openapi.codes import (
+    COMMON_ERRORS,
+    JSON_BODY_ERRORS,
+    KEY_ERRORS,
+    SESSION_ERRORS,
+    STATUS_BY_CODE,
+    WEBHOOK_SIGNATURE_ERRORS,
+)
 from gateway.openapi.import_models import IMPORTED, credentials_schema
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param, Shape
 from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY
@@ -57,7 +64,7 @@ SCHEMES: Final = {
 
 
 @lru_cache(maxsize=4)
-def body(public_url: str) -> ListingBody:
+def document_listing(public_url: str) -> ListingBody:
     """Return the document as JSON with its entity tag; cached by `public_url`."""
     content = json.dumps(document(public_url), ensure_ascii=False, separators=(",", ":")).encode()
     return ListingBody(content, hashlib.sha256(content).hexdigest()[:32])
@@ -65,22 +72,22 @@ def body(public_url: str) -> ListingBody:
 
 def document(public_url: str) -> dict[str, Any]:
     """Return the OpenAPI document as plain values."""
-    shared = Shared()
+    shared_errors = SharedErrorResponses()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         for method in ALL_METHODS if operation.method == "*" else (operation.method.lower(),):
-            paths.setdefault(operation.path, {})[method] = _operation_object(operation, method, shared)
+            paths.setdefault(operation.path, {})[method] = _operation_object(operation, method, shared_errors)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": DESCRIPTION},
         "servers": [{"url": public_url}],
         "tags": [{"name": name} for name in dict.fromkeys(operation.group for operation in OPERATIONS)],
         "paths": paths,
-        "components": {"schemas": components(), "responses": shared.responses, "securitySchemes": SCHEMES},
+        "components": {"schemas": components(), "responses": shared_errors.responses, "securitySchemes": SCHEMES},
     }
 
 
-class Shared:
+class SharedErrorResponses:
     """The error responses that operations share: one for each status and type of content."""
 
     def __init__(self) -> None:
@@ -88,15 +95,15 @@ class Shared:
 
     def error(self, status: int, codes: list[Code], content: str) -> dict[str, str]:
         """Return a reference to the error response, with a description that lists the operation's codes."""
-        kind = "Text" if set(codes) <= set(WEBHOOK_SIGNATURE) else "Page" if content == HTML else ""
+        kind = "Text" if set(codes) <= set(WEBHOOK_SIGNATURE_ERRORS) else "Page" if content == HTML else ""
         name = f"Error{status}{kind}"
-        described: dict[str, Any] = {JSON: {"schema": _ref(ErrorText if kind == "Text" else Error)}}
+        content_by_type: dict[str, Any] = {JSON: {"schema": _ref(ErrorText if kind == "Text" else Error)}}
         if kind == "Page":
-            described[HTML] = {}
+            content_by_type[HTML] = {}
         self.responses[name] = {
             "description": f"An error of the gateway, with status {status}.",
             "headers": ERROR_HEADER_SCHEMA,
-            "content": described,
+            "content": content_by_type,
         }
         return {"$ref": f"#/components/responses/{name}", "description": _code_names(codes)}
 
@@ -183,26 +190,26 @@ def _move_defaults_to_descriptions(part: Any) -> None:
 def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
     """Return the operation's error codes, by status."""
     codes: list[Code | tuple[Code, int]] = [*COMMON_ERRORS, *operation.errors]
-    if operation.who == "key":
+    if operation.authentication == "key":
         codes += KEY_ERRORS
-    if operation.who == "session":
+    if operation.authentication == "session":
         codes += SESSION_ERRORS
-    if operation.who != "open":
+    if operation.authentication != "open":
         codes += JSON_BODY_ERRORS
     codes_by_status: dict[int, list[Code]] = {}
     for entry in dict.fromkeys(codes):
-        code, status = entry if isinstance(entry, tuple) else (entry, STATUS[entry])
+        code, status = entry if isinstance(entry, tuple) else (entry, STATUS_BY_CODE[entry])
         codes_by_status.setdefault(status, []).append(code)
     return dict(sorted(codes_by_status.items()))
 
 
-def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[str, Any]:
+def _operation_object(operation: Endpoint, method: str, shared_errors: SharedErrorResponses) -> dict[str, Any]:
     operation_object: dict[str, Any] = {
         "operationId": operation.id.replace("any_", f"{method}_", 1) if operation.method == "*" else operation.id,
         "summary": operation.summary,
         "tags": [operation.group],
         "parameters": list(_parameters(operation)),
-        "responses": dict(_responses(operation, shared)),
+        "responses": dict(_responses(operation, shared_errors)),
         "security": _security(operation),
     }
     if operation.description:
@@ -218,9 +225,9 @@ def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[
 
 
 def _security(operation: Endpoint) -> list[dict[str, list[str]]]:
-    if operation.who == "key":
+    if operation.authentication == "key":
         return [{"secretKey": [operation.scope] if operation.scope else []}]
-    return [{"connectSession": []}] if operation.who == "session" else []
+    return [{"connectSession": []}] if operation.authentication == "session" else []
 
 
 def _parameters(operation: Endpoint) -> Iterator[dict[str, Any]]:
@@ -245,7 +252,7 @@ def _parameter_objects(params: Iterable[Param], location: str) -> Iterator[dict[
         yield parameter_object
 
 
-def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]:
+def _responses(operation: Endpoint, shared_errors: SharedErrorResponses) -> Iterator[tuple[str, Any]]:
     if operation.method == "*":
         yield from _proxied_responses(operation)
         return
@@ -255,12 +262,12 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
     elif operation.status < 300:
         success["content"] = {operation.content: {}}
     yield str(operation.status), success
-    for status in operation.also:
+    for status in operation.other_success_statuses:
         yield str(status), {"description": "Success, without a body."}
     if operation.path == "/ready":
         yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.response)}}}
     for status, codes in status_codes(operation).items():
-        yield str(status), shared.error(status, codes, operation.content)
+        yield str(status), shared_errors.error(status, codes, operation.content)
 
 
 def _proxied_responses(operation: Endpoint) -> Iterator[tuple[str, Any]]:

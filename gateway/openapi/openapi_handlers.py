@@ -12,10 +12,10 @@ from gateway.runtime import generation_of
 
 async def openapi_json(request: web.Request) -> web.Response:
     """Return the document with its entity tag, or 304 (RFC 9110 §13.1.2)."""
-    from gateway.openapi.openapi_document import body, build_components
+    from gateway.openapi.openapi_document import build_components, document_listing
 
     await build_components()
-    document = body(generation_of(request).public_url)
+    document = document_listing(generation_of(request).public_url)
     headers = {"ETag": f'"{document.etag}"', "Cache-Control": "public, no-cache"}
     if any(tag.value in {document.etag, "*"} for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)

@@ -66,16 +66,21 @@ def _example_of(schema: Mapping[str, Any], member: str, definitions: Mapping[str
         return EXAMPLE_VALUES[member] if EXAMPLE_VALUES.get(member) in schema["enum"] else schema["enum"][0]
     if "examples" in schema:
         return schema["examples"][0]
-    kind = schema.get("type")
+    json_type = schema.get("type")
     value = EXAMPLE_VALUES.get(member)
-    if value is not None and _has_kind(value, kind) and not schema.get("properties"):
+    if value is not None and _has_type(value, json_type) and not schema.get("properties"):
         return value
-    if kind == "object" or "properties" in schema:
+    if json_type == "object" or "properties" in schema:
         return _object(schema, definitions, depth)
-    if kind == "array":
+    if json_type == "array":
         return [] if depth > MAX_DEPTH else [_example_of(schema.get("items", {}), member, definitions, depth + 1)]
-    plain: dict[Any, Any] = {"integer": max(1, schema.get("minimum", 1)), "number": 1.5, "boolean": True, "null": None}
-    return plain.get(kind, _text(member))
+    default_values: dict[Any, Any] = {
+        "integer": max(1, schema.get("minimum", 1)),
+        "number": 1.5,
+        "boolean": True,
+        "null": None,
+    }
+    return default_values.get(json_type, _text(member))
 
 
 def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -91,9 +96,9 @@ def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: in
     return example
 
 
-def _has_kind(value: Any, kind: Any) -> bool:
-    kinds = {"string": str, "integer": int, "array": list, "object": dict}
-    return kind in kinds and isinstance(value, kinds[kind])
+def _has_type(value: Any, json_type: Any) -> bool:
+    python_types = {"string": str, "integer": int, "array": list, "object": dict}
+    return json_type in python_types and isinstance(value, python_types[json_type])
 
 
 def _text(member: str) -> str:

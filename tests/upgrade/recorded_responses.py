@@ -16,7 +16,7 @@ MOVES = "(moves)"
 PROSE = frozenset({"message", "fix", "changed_by", "diagnosis"})
 # Not requested here, since a request changes this connection: its token is refreshed. `test_upgrade.py` requests it.
 CHANGED_BY_A_REQUEST = ("expired",)
-PROXIED = ("valid", "mail", "ledger", "machine", "signed", "steps", "cloud", "open", "git", "made")
+PROXY_ERRORS = ("valid", "mail", "ledger", "machine", "signed", "steps", "cloud", "open", "git", "made")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 
 
@@ -52,7 +52,7 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
         for path in ("/things/1", "/other"):
             response = await client.call_proxy("crm", "valid", path, key=key)
             found[f"{path} by key {name}"] = _comparable(response)
-    for name in PROXIED:
+    for name in PROXY_ERRORS:
         integration = {"valid": "crm", "made": "crm-api"}.get(name, name)
         response = await client.call_proxy(integration, name)
         found[f"proxied {name}"] = _comparable(response)

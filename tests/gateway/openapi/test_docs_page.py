@@ -50,6 +50,6 @@ def test_every_operation_shows_examples_of_request_and_response() -> None:
     for _, operations in shown_groups():
         for operation in operations:
             assert (operation.body is not None) == (operation.operation.body is not None), operation.operation.id
-            assert (operation.responded is not None) == (operation.operation.response is not None), (
+            assert (operation.response_example is not None) == (operation.operation.response is not None), (
                 operation.operation.id
             )

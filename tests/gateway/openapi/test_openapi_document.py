@@ -16,10 +16,10 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Proxy
 from gateway.errors import Code, InvalidRequest
 from gateway.http.proxy_options import OWN_HEADERS
-from gateway.openapi.codes import STATUS
+from gateway.openapi.codes import STATUS_BY_CODE
 from gateway.openapi.import_models import IMPORTED
 from gateway.openapi.openapi_document import ALL_METHODS, components, document, status_codes
-from gateway.openapi.operations import ON_BEHALF, OPERATIONS
+from gateway.openapi.operations import OPERATIONS, PROXY_HEADERS
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -66,7 +66,7 @@ def test_every_reference_names_an_existing_component() -> None:
 
 def test_statuses_are_those_of_the_page_on_errors() -> None:
     page = {code: int(status) for status, code in ROW.findall((DOCS / "http-api.md").read_text())}
-    result: dict[str, int] = {**STATUS}
+    result: dict[str, int] = {**STATUS_BY_CODE}
     assert result == page
     assert set(get_args(Code)) == set(result)
 
@@ -153,7 +153,7 @@ FILLED = {
     "{key_id}": "1",
     "{session_id}": "ab",
 }
-KEYED = [item for item in OPERATIONS if item.who == "key" and item.method != "*"]
+KEYED = [item for item in OPERATIONS if item.authentication == "key" and item.method != "*"]
 
 
 def example(schema: dict[str, Any]) -> str:
@@ -182,7 +182,7 @@ async def test_routes_accept_exactly_the_described_parameters(running: RunningGa
 
 
 async def test_every_header_of_the_gateway_is_described_and_read(running: RunningGateway, tracker: Tracker) -> None:
-    assert {item.name for item in ON_BEHALF if item.name.startswith("Gateway-")} == set(OWN_HEADERS)
+    assert {item.name for item in PROXY_HEADERS if item.name.startswith("Gateway-")} == set(OWN_HEADERS)
     await running.import_connection(tracker.grant())
     for name in OWN_HEADERS:
         headers = CIMultiDict({**running.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"})

@@ -136,7 +136,7 @@ def test_every_response_matches_its_schema(
     def call_case(case: Case) -> None:
         nonlocal calls
         calls += 1
-        headers = gateway_thread.gateway.headers if item.who == "key" else {}
+        headers = gateway_thread.gateway.headers if item.authentication == "key" else {}
         response = case.call_and_validate(
             base_url=gateway_thread.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S
         )
