@@ -51,7 +51,7 @@ class NewCredential:
     ) -> None:
         self.provider = provider
         self.config: dict[str, Any] = dict(settings)
-        self.ask = integration.site_selection == "ask"
+        self.must_ask = integration.site_selection == "ask"
         self.account: Account | None = None
         self._mode, self._credential = mode, credential
         self._context = AuthContext(provider, integration, settings)

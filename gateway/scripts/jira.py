@@ -41,20 +41,22 @@ async def jira_post_connection(context: ScriptContext) -> None:
     if not sites:
         raise Refused("The account that authorized has access to no site. Sign in with an account that has a site.")
     matches = matching_sites(sites, context.config, _suffix(context))
-    if len(matches) > 1 and context.ask:
+    if len(matches) > 1 and context.must_ask:
         raise SiteChoiceNeeded([_as_site(site) for site in matches])
     site = _first_site(matches, _setting_text(context.config, "subdomain"))
     context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
     try:
-        me = await context.get_json(_account_path(context, site))
+        account = await context.get_json(_account_path(context, site))
     except ProviderUnreadable:
         return  # the account is optional: the connection also works without the scope for reading it
-    if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
-        context.set_config(accountId=me["accountId"])
-        person = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
+    if isinstance(account, Mapping) and isinstance(account.get("accountId"), str):
+        context.set_config(accountId=account["accountId"])
+        person = next(
+            (account[name] for name in ("emailAddress", "displayName") if isinstance(account.get(name), str)), None
+        )
         label = f"{person} · {_host(site)}" if person else _host(site)
-        context.set_account(id=me["accountId"], label=label)
+        context.set_account(id=account["accountId"], label=label)
 
 
 def matching_sites(
@@ -219,6 +221,6 @@ def _subjects(body: bytes) -> dict[str, str]:
     return subjects
 
 
-def _members(text: str, pos: int) -> Iterator[JsonMember]:
-    """Yield the members of the object at `pos`. Yield nothing if no object begins there."""
-    return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())
+def _members(text: str, position: int) -> Iterator[JsonMember]:
+    """Yield the members of the object at `position`. Yield nothing if no object begins there."""
+    return members_at(text, position) if text[position : position + 1] == "{" else iter(())

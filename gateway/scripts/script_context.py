@@ -62,7 +62,7 @@ class ScriptContext(Protocol):
         """The settings so far: from the caller, the token response, the callback and the script itself."""
 
     @property
-    def ask(self) -> bool:
+    def must_ask(self) -> bool:
         """Whether the end user must choose if several sites match. The script then raises SiteChoiceNeeded."""
 
     async def get_json(self, path: str) -> Any:
@@ -91,8 +91,9 @@ CANNOT_CHECK: Final = (
 class SignatureRefused(Exception):
     """The webhook does not prove that it comes from the provider.
 
-    `missing`: whether the webhook has no signature. `no_secret`: whether the integration has no secret with which to
-    verify the signature. `why`: the reason for the log.
+    - `missing`: whether the webhook has no signature
+    - `no_secret`: whether the integration has no secret with which to verify the signature
+    - `why`: the reason for the log
     """
 
     def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
@@ -121,8 +122,10 @@ class IncomingWebhook:
 class Routing:
     """The result of a routing script.
 
-    `origins`: the sites whose connections the webhook concerns; empty if the webhook concerns no connection in
-    particular. `webhook_id`: a unique id of the webhook, for replay detection; None: replays are not detected. `reply`:
+    - `origins`: the sites whose connections the webhook concerns; empty if the webhook concerns no connection in
+      particular
+    - `webhook_id`: a unique id of the webhook, for replay detection; None: replays are not detected
+    - `reply`:
     the response for the provider, as JSON or as text; None for the usual response. A webhook with a `reply` is not
     forwarded.
     """

@@ -71,8 +71,8 @@ def verify_token(message: IncomingWebhook, signature_format: WebhookSignature, s
         if claims is not None:
             _check_times(claims, message.received_at.timestamp(), signature_format)
             _check_values(claims, message, signature_format, secrets)
-            unique = token.encode() + b"." + message.body if signature_format.bodies_repeat else message.body
-            return hashlib.sha256(unique).hexdigest()
+            unique_bytes = token.encode() + b"." + message.body if signature_format.bodies_repeat else message.body
+            return hashlib.sha256(unique_bytes).hexdigest()
     raise SignatureRefused("the signature is wrong")
 
 
@@ -103,11 +103,11 @@ def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
         try:
             if algorithm.startswith("HS"):
                 return jwt.decode(token, jwk.OctKey.import_key(key), registry=registry).claims
-            public = public_key_in(key)
-            if public is None:
+            public_key = public_key_in(key)
+            if public_key is None:
                 return None
-            kind = jwk.ECKey if algorithm.startswith("ES") else jwk.RSAKey
-            return jwt.decode(token, kind.import_key(_pem(public)), registry=registry).claims
+            key_class = jwk.ECKey if algorithm.startswith("ES") else jwk.RSAKey
+            return jwt.decode(token, key_class.import_key(_pem(public_key)), registry=registry).claims
         except (JoseError, ValueError, TypeError, RecursionError):
             return None
 
@@ -142,14 +142,14 @@ def _check_values(
         expected[signature_format.address_claim] = message.url
     for name, value in expected.items():
         claimed = claims.get(name)
-        is_same = isinstance(claimed, str) and _same(
+        is_same = isinstance(claimed, str) and _are_equal(
             claimed.lower() if name == signature_format.body_digest_claim else claimed, value
         )
         if not is_same:
             raise SignatureRefused(f"the token's {name} is not the expected value")
     if signature_format.secret_claim is not None:
         claimed = claims.get(signature_format.secret_claim)
-        if not isinstance(claimed, str) or not any(_same(claimed, secret.reveal()) for secret in secrets):
+        if not isinstance(claimed, str) or not any(_are_equal(claimed, secret.reveal()) for secret in secrets):
             raise SignatureRefused(f"the token's {signature_format.secret_claim} does not equal the webhook_secret")
 
 
@@ -157,7 +157,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 
 
-def _same(received: str, expected: str) -> bool:
+def _are_equal(received: str, expected: str) -> bool:
+    """Compare in constant time."""
     return hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
 
 
@@ -172,16 +173,16 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-    plain = text.replace("\\n", "\n").strip()
+    key_text = text.replace("\\n", "\n").strip()
     try:
-        if plain.startswith("{"):
-            key = _from_jwk(json.loads(plain))
-        elif "-----BEGIN CERTIFICATE-----" in plain:
-            key = x509.load_pem_x509_certificates(plain.encode())[0].public_key()
-        elif "-----BEGIN" in plain:
-            key = load_pem_public_key(plain.encode())
+        if key_text.startswith("{"):
+            key = _from_jwk(json.loads(key_text))
+        elif "-----BEGIN CERTIFICATE-----" in key_text:
+            key = x509.load_pem_x509_certificates(key_text.encode())[0].public_key()
+        elif "-----BEGIN" in key_text:
+            key = load_pem_public_key(key_text.encode())
         else:
-            key = load_der_public_key(base64.b64decode("".join(plain.split()), validate=True))
+            key = load_der_public_key(base64.b64decode("".join(key_text.split()), validate=True))
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, UnsupportedAlgorithm):
         return None
     if isinstance(key, RSAPublicKey) and not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
@@ -189,19 +190,19 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
     return key
 
 
-def rsa_sha256(key: str, signature: bytes, signed: bytes) -> bool:
-    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed`. `key`: a public key in one
+def rsa_sha256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
+    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed_bytes`. `key`: a public key in one
     of the formats that `public_key_in` reads."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    public = public_key_in(key)
-    if not isinstance(public, RSAPublicKey):
+    public_key = public_key_in(key)
+    if not isinstance(public_key, RSAPublicKey):
         return False
     try:
-        public.verify(signature, signed, PKCS1v15(), SHA256())
+        public_key.verify(signature, signed_bytes, PKCS1v15(), SHA256())
     except InvalidSignature:
         return False
     return True
@@ -220,8 +221,8 @@ def _from_jwk(received: Any) -> "PublicKeyTypes":
         raise ValueError("no public key") from fault
     if isinstance(key, jwk.OctKey):
         raise ValueError("a shared secret is not a public key")
-    public: PublicKeyTypes = key.public_key
-    return public
+    public_key: PublicKeyTypes = key.public_key
+    return public_key
 
 
 def _pem(key: "PublicKeyTypes") -> bytes:

@@ -74,7 +74,7 @@ MAX_FORM_FIELDS: Final = 10_000
 RAW_BODY: Final = "raw body"
 URL_AND_FORM: Final = "full URL followed by sorted POST parameters"
 
-_PLACE: Final = re.compile(r"\{([^{}]+)\}")
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]+)\}")
 _SEPARATOR: Final = re.compile(r"[,;\s]+")
 _COMMA_OR_SEMICOLON: Final = re.compile(r"[,;]\s*")
 _ELEMENT: Final = re.compile(r"([a-z0-9_]+)=(.+)")
@@ -114,26 +114,26 @@ def verify_signature(
             raise SignatureRefused("the token is wrong")
         return None if signature_format.bodies_repeat else _unique_name(message.body)
     for secret in secrets:
-        values = _SignedPayload(message, signature_format, header, secret)
-        signed = values.signed_bytes()
-        _check_time(values.time, message.received_at, signature_format)
-        signatures = list(islice(values.signatures(), MAX_SIGNATURES))
+        payload = _SignedPayload(message, signature_format, header, secret)
+        signed_bytes = payload.signed_bytes()
+        _check_time(payload.time, message.received_at, signature_format)
+        signatures = list(islice(payload.signatures(), MAX_SIGNATURES))
         check = (
             _hmac_check(signature_format) if signature_format.scheme in HASHES else _public_key_check(signature_format)
         )
         keys = (
             [Secret(key) for key in message.public_keys[:MAX_KEYS]] if signature_format.keys is not None else [secret]
         )
-        if any(check(key, signed, signatures) for key in keys):
-            return None if values.time is None and signature_format.bodies_repeat else _unique_name(signed)
+        if any(check(key, signed_bytes, signatures) for key in keys):
+            return None if payload.time is None and signature_format.bodies_repeat else _unique_name(signed_bytes)
     raise SignatureRefused("the signature is wrong")
 
 
 def _same_token(received: str, secret: Secret, scheme: str) -> bool:
     expected = secret.reveal().encode()
     if scheme == BASIC:
-        kind, _, received = received.partition(" ")
-        if kind.lower() != BASIC:
+        auth_scheme, _, received = received.partition(" ")
+        if auth_scheme.lower() != BASIC:
             return False
         received, expected = received.strip(), base64.b64encode(expected)
     return hmac.compare_digest(_header_bytes(received), expected)
@@ -152,12 +152,13 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
             values = [item for value in values for item in value]
         else:
             values = [value.get(step) if isinstance(value, dict) else None for value in values]
-    texts = [value for value in values if isinstance(value, str)]
-    if not texts or len(texts) < len(values):
+    received_tokens = [value for value in values if isinstance(value, str)]
+    if not received_tokens or len(received_tokens) < len(values):
         raise SignatureRefused("the body has no token", missing=True)
     expected = [secret.reveal().encode() for secret in secrets]
     if not all(
-        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), token) for token in expected) for text in texts
+        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), token) for token in expected)
+        for text in received_tokens
     ):
         raise SignatureRefused("the token is wrong")
 
@@ -175,7 +176,8 @@ class _SignedPayload:
         self._parts = [part for part in separator.split(header) if part]
         is_list = any(_ELEMENT.fullmatch(part) for part in self._parts) and not signature_format.prefix
         self._has_elements = is_list and (
-            bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (signature_format.note or "")
+            bool(TIME_NAMES & set(_PLACEHOLDER.findall(self._payload_format)))
+            or "is a list" in (signature_format.note or "")
         )
         self._elements = [element.groups() for part in self._parts if (element := _ELEMENT.fullmatch(part))]
         self.time: str | None = None
@@ -199,9 +201,9 @@ class _SignedPayload:
         if self._payload_format == URL_AND_FORM:
             return self._url_and_form()
         signed, signed_to = b"", 0
-        for place in _PLACE.finditer(self._payload_format):
-            signed += self._payload_format[signed_to : place.start()].encode() + self._value(place[1])
-            signed_to = place.end()
+        for placeholder in _PLACEHOLDER.finditer(self._payload_format):
+            signed += self._payload_format[signed_to : placeholder.start()].encode() + self._value(placeholder[1])
+            signed_to = placeholder.end()
         return signed + self._payload_format[signed_to:].encode()
 
     def _value(self, name: str) -> bytes:
@@ -383,24 +385,24 @@ def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | str
     if len(body) > MAX_CHALLENGE_BYTES:
         return None
     try:
-        question = json.loads(body)
+        request_json = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(question, Mapping):
+    if not isinstance(request_json, Mapping):
         return None
-    challenge, inner = question.get("challenge"), question.get("payload")
-    if question.get("type") == "url_verification" and isinstance(challenge, str):
+    challenge, request_payload = request_json.get("challenge"), request_json.get("payload")
+    if request_json.get("type") == "url_verification" and isinstance(challenge, str):
         return {"challenge": challenge}
-    if question.get("event") == "endpoint.url_validation" and isinstance(inner, Mapping) and secret:
-        token = str(inner.get("plainToken", ""))
+    if request_json.get("event") == "endpoint.url_validation" and isinstance(request_payload, Mapping) and secret:
+        token = str(request_payload.get("plainToken", ""))
         return {
             "plainToken": token,
             "encryptedToken": hmac.digest(
                 secret.reveal().encode(), token.encode("utf-8", "surrogatepass"), "sha256"
             ).hex(),
         }
-    if question.keys() == {"challenge"} and isinstance(challenge, str):
+    if request_json.keys() == {"challenge"} and isinstance(challenge, str):
         return {"challenge": challenge}
     if question.keys() == {"challenge", "subscription"} and isinstance(challenge, str):
         return challenge  # Twitch
-    return {"type": 1} if question.get("type") == 1 and "application_id" in question else None
+    return {"type": 1} if request_json.get("type") == 1 and "application_id" in request_json else None

@@ -24,7 +24,7 @@ class FakeContext:
         self.config = dict(config or {})
         self.responses = {SITES: sites, **responses}
         self.paths: list[str] = []
-        self.ask = False
+        self.must_ask = False
         self.account: tuple[str | None, str | None] = (None, None)
 
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002
@@ -146,7 +146,7 @@ async def test_path_of_the_account_follows_the_entrys_path_form() -> None:
 
 async def test_a_session_that_asks_for_the_site_gets_the_matching_sites() -> None:
     context = FakeContext([ACME, XACME])
-    context.ask = True
+    context.must_ask = True
     with pytest.raises(SiteChoiceNeeded) as open_:
         await jira_post_connection(context)
     first = open_.value.sites[0]
@@ -161,7 +161,7 @@ async def test_a_session_that_asks_for_the_site_gets_the_matching_sites() -> Non
 @pytest.mark.parametrize("config", [{"subdomain": "acme"}, {"cloudId": "id-acme"}])
 async def test_a_session_that_names_a_site_offers_no_choice(config: dict[str, str]) -> None:
     context = FakeContext([XACME, ACME], config)
-    context.ask = True
+    context.must_ask = True
     await jira_post_connection(context)
     assert context.config["cloudId"] == "id-acme"
 
