@@ -35,8 +35,8 @@ def main() -> int:
 
 async def _serve(client: SandboxClient, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     async with running([client], port=options.port, state=options.state, token_ttl_s=options.token_ttl_s) as sandbox:
         sys.stdout.write(f"sandbox ready on {sandbox.issuer}\n")
         sys.stdout.flush()

@@ -73,9 +73,11 @@ async def running(
 ) -> AsyncIterator[Sandbox]:
     """Run a sandbox on the loopback address during the block.
 
-    `port`: the TCP port; 0 picks a free port. `state`: the state file; None: the state is only in memory.
-    `token_ttl_s`: the lifetime of access tokens in seconds. Raises OSError if the port is in use, MemoryUnreadable if
-    `state` is not a state file.
+    - `port`: the TCP port; 0 picks a free port
+    - `state`: the state file; None: the state is only in memory
+    - `token_ttl_s`: the lifetime of access tokens in seconds
+
+    Raises OSError if the port is in use, MemoryUnreadable if `state` is not a state file.
     """
     memory = SandboxMemory(state, token_ttl_s=token_ttl_s)
     listening_socket = create_server((HOST, port))

@@ -35,10 +35,10 @@ async def delay_response(request: web.Request, handler: Handler, options: Mappin
 
 async def truncate_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Send a Content-Length for the whole body, but only `share` of the body, and close the connection."""
-    cut = await _send_head_and_share(request, handler, options["share"])
+    cut_response = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
         request.transport.close()
-    return cut
+    return cut_response
 
 
 async def reset_connection(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
@@ -50,8 +50,8 @@ async def reset_connection(request: web.Request, handler: Handler, options: Mapp
     if options["head"]:
         response = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
-        peer: socket.socket = request.transport.get_extra_info("socket")
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
+        client_socket: socket.socket = request.transport.get_extra_info("socket")
+        client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
         request.transport.abort()
     return response
 
@@ -119,9 +119,11 @@ HEADER: Final = "Sandbox-Fault"
 class SandboxFault:
     """A fault that can be switched on.
 
-    `act`: the function that handles a request with the fault. `summary`: a description for people. `paths`: the paths
-    to which the fault applies; a path that ends with "/" includes all paths below. `options`: the default value of each
-    option by its name. `times`: the default number of requests to which the fault applies.
+    - `act`: the function that handles a request with the fault
+    - `summary`: a description for people
+    - `paths`: the paths to which the fault applies; a path that ends with "/" includes all paths below
+    - `options`: the default value of each option by its name
+    - `times`: the default number of requests to which the fault applies
     """
 
     act: FaultFunction
@@ -131,39 +133,42 @@ class SandboxFault:
     times: int = 1
 
 
-_API: Final = ("/ex/", "/lists/")
-_ALL: Final = ("/ex/", "/streams/", "/lists/")
+_API_PATHS: Final = ("/ex/", "/lists/")
+_ALL_PATHS: Final = ("/ex/", "/streams/", "/lists/")
 
 FAULTS: Final[Mapping[str, SandboxFault]] = {
     "slow-token": SandboxFault(
         delay_response, "the token endpoint works, but responds `seconds` late", ("/oauth/token",), {"seconds": 5}
     ),
     "slow-head": SandboxFault(
-        delay_response, "the request is handled, but the response begins `seconds` late", _API, {"seconds": 5}
+        delay_response, "the request is handled, but the response begins `seconds` late", _API_PATHS, {"seconds": 5}
     ),
     "slow-body": SandboxFault(
         send_body_slowly,
         "the head immediately, the body in `pieces`, evenly over `seconds`",
-        _API,
+        _API_PATHS,
         {"seconds": 2, "pieces": 10},
     ),
     "truncated-body": SandboxFault(
-        truncate_body, "declares the whole body, sends `share` of it and closes the connection", _API, {"share": 0.5}
+        truncate_body,
+        "declares the whole body, sends `share` of it and closes the connection",
+        _API_PATHS,
+        {"share": 0.5},
     ),
     "reset": SandboxFault(
         reset_connection,
         "resets the connection before the head; with `head=1` after it and `share` of the body",
-        _API,
+        _API_PATHS,
         {"head": 0, "share": 0.5},
     ),
     "429-burst": SandboxFault(
         return_429,
         "429 for three requests, with Retry-After of `retry_after` seconds; `date=1` writes it as a date",
-        _ALL,
+        _ALL_PATHS,
         {"retry_after": 1, "date": 0},
         times=3,
     ),
-    "error": SandboxFault(return_error, "returns `status` and does nothing", _ALL, {"status": 503}),
+    "error": SandboxFault(return_error, "returns `status` and does nothing", _ALL_PATHS, {"status": 503}),
 }
 
 
@@ -175,9 +180,9 @@ class InvalidFault(Exception):
 class ArmedFault:
     """A fault that is switched on.
 
-    `times`: the number of further requests to which the fault applies; None: all. `path`: the prefix of the paths to
-    which the fault applies; None: the usual paths of this fault. `after`: the number of matching requests that are
-    first handled without the fault.
+    - `times`: the number of further requests to which the fault applies; None: all
+    - `path`: the prefix of the paths to which the fault applies; None: the usual paths of this fault
+    - `after`: the number of matching requests that are first handled without the fault
     """
 
     name: str
@@ -243,8 +248,8 @@ def parse(fields: Mapping[str, Any]) -> ArmedFault:
         raise InvalidFault("times must be a whole number from 1, or null for no limit.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
         raise InvalidFault("path must be the beginning of a path, such as '/ex/'.")
-    skipped = fields.get("after", 0)
-    if isinstance(skipped, bool) or not isinstance(skipped, int) or skipped < 0:
+    after = fields.get("after", 0)
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
         raise InvalidFault("after must be a whole number from 0: how many requests pass first.")
     options = dict(FAULTS[name].options)
     for key in fields.keys() - {"name", "times", "path", "after"}:
@@ -256,7 +261,7 @@ def parse(fields: Mapping[str, Any]) -> ArmedFault:
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:
         raise InvalidFault("status must be an error status from 400 to 599.")
-    return ArmedFault(name, times, path, options, skipped)
+    return ArmedFault(name, times, path, options, after)
 
 
 def _from_header(text: str) -> ArmedFault:

@@ -175,10 +175,10 @@ class IssuedGrants:
 
         Users do the same at a real provider, on its page of connected applications.
         """
-        working = [name for name, grant in self.grants.items() if not grant.revoked]
-        for name in working:
+        valid_names = [name for name, grant in self.grants.items() if not grant.revoked]
+        for name in valid_names:
             self._revoke(name)
-        return len(working)
+        return len(valid_names)
 
     def grant_and_scopes(self, token: str) -> tuple[Grant, list[str]] | None:
         """Return the grant and scopes of an access token; None if the token is unknown, expired or revoked."""
@@ -229,10 +229,10 @@ class IssuedGrants:
     def _issue(self, name: str, scopes: list[str]) -> IssuedTokens:
         grant, token = self.grants[name], f"sbx_at_{secrets.token_urlsafe(32)}"
         self.access[digest(token)] = IssuedAccess(name, scopes, _now() + self.token_ttl_s)
-        successor = f"{REFRESH_PREFIX}{name}_{secrets.token_urlsafe(32)}" if OFFLINE_SCOPE in grant.scopes else None
-        grant.refresh = digest(successor) if successor else None
+        refresh_token = f"{REFRESH_PREFIX}{name}_{secrets.token_urlsafe(32)}" if OFFLINE_SCOPE in grant.scopes else None
+        grant.refresh = digest(refresh_token) if refresh_token else None
         self.changed = True
-        return IssuedTokens(token, self.token_ttl_s, scopes, successor)
+        return IssuedTokens(token, self.token_ttl_s, scopes, refresh_token)
 
     def _grant_of_refresh_token(self, token: str) -> tuple[str, Grant | None]:
         name = token.removeprefix(REFRESH_PREFIX).partition("_")[0] if token.startswith(REFRESH_PREFIX) else ""

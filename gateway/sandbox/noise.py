@@ -61,10 +61,10 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
         yield piece
 
 
-def compress(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
-    """Yield `plain` compressed with a content coding. A piece can be empty, because compressors buffer their input."""
+def compress(data_pieces: Iterator[bytes], coding: str) -> Iterator[bytes]:
+    """Yield `data_pieces` compressed with a content coding. A piece can be empty, because compressors buffer their input."""
     encoder = CODINGS[coding]()
-    for piece in plain:
+    for piece in data_pieces:
         yield encoder.compress(piece)
     yield encoder.flush()
 

@@ -40,8 +40,9 @@ def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str
 def login(query: str, *, form_target: str, failed: bool = False) -> web.Response:
     """Return the login page.
 
-    `query`: the authorization request, which continues after the login. `form_target`: the application's origin.
-    `failed`: whether the page says that the e-mail address or the password was wrong.
+    - `query`: the authorization request, which continues after the login
+    - `form_target`: the application's origin
+    - `failed`: whether the page says that the e-mail address or the password was wrong
     """
     accounts = "".join(
         f"<li><code>{escape(account.email)}</code> with the password <code>{escape(account.password)}</code></li>"
@@ -74,13 +75,13 @@ def consent(
 
     The page shows the application, the user, the sites, and a description of each scope.
     """
-    requested = "".join(
+    scope_items = "".join(
         f'<li>{escape(SCOPES[scope])} <code class="soft">{escape(scope)}</code></li>' for scope in scopes
     )
     body = f"""
     <p><strong>{escape(application)}</strong> asks to act for <strong>{escape(account.display_name)}</strong>
       ({escape(account.email)}) on {escape(" and ".join(sites))}:</p>
-    <ul>{requested}</ul>
+    <ul>{scope_items}</ul>
     <form method="post" action="/oauth/consent">{_hidden_field("query", query)}{_hidden_field("csrf", csrf)}
       <div class="row"><button type="submit" name="decision" value="allow">Allow</button>
       <button type="submit" name="decision" value="deny" class="plain">Do not allow</button></div>

@@ -22,7 +22,7 @@ class SandboxMemory:
     def __init__(self, path: Path | None, *, token_ttl_s: int) -> None:
         """Read `path` if it exists. Raises MemoryUnreadable."""
         self._path = path
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         stored = _read(path) if path is not None else None
         try:
             self.grants = (
@@ -38,7 +38,7 @@ class SandboxMemory:
         """Write the state to the disk if it has changed since the last save."""
         if self._path is None or not (self.grants.changed or self.tracker.changed):
             return
-        async with self._writing:
+        async with self._write_lock:
             self.grants.changed = self.tracker.changed = False
             stored = {"version": VERSION, "grants": self.grants.as_json(), "issues": self.tracker.as_json()}
             await asyncio.to_thread(_replace, self._path, json.dumps(stored, indent=1).encode())

@@ -35,8 +35,9 @@ Client = SandboxClient  # the name in release 0.2
 class Sandbox:
     """The state of a running sandbox.
 
-    `issuer`: the sandbox's origin, such as ``http://127.0.0.1:3004``. `clients`: the registered applications by client
-    ID. `counts`: the counters that ``GET /sandbox/stats`` shows.
+    - `issuer`: the sandbox's origin, such as ``http://127.0.0.1:3004``
+    - `clients`: the registered applications by client ID
+    - `counts`: the counters that ``GET /sandbox/stats`` shows
     """
 
     issuer: str

@@ -77,13 +77,13 @@ async def upload(request: web.Request) -> web.Response:
     A content coding of the body is not decoded.
     """
     authenticated_caller(request)
-    hashed, size = hashlib.sha256(), 0
+    body_hash, size = hashlib.sha256(), 0
     async for piece in request.content.iter_any():
-        hashed.update(piece)
+        body_hash.update(piece)
         size += len(piece)
     body = {
         "bytes": size,
-        "sha256": hashed.hexdigest(),
+        "sha256": body_hash.hexdigest(),
         "content_length": request.content_length,
         "content_type": request.headers.get(hdrs.CONTENT_TYPE),
         "content_encoding": request.headers.get(hdrs.CONTENT_ENCODING),
@@ -116,8 +116,8 @@ async def download(request: web.Request) -> web.StreamResponse:
         response.headers[hdrs.CONTENT_RANGE] = f"bytes {start}-{end - 1}/{size}"
     await response.prepare(request)
     if request.method != hdrs.METH_HEAD:
-        plain = noise.pieces(start, end, zeros=request.query.get("zeros") == "1")
-        for piece in plain if coding is None else noise.compress(plain, coding):
+        data_pieces = noise.pieces(start, end, zeros=request.query.get("zeros") == "1")
+        for piece in data_pieces if coding is None else noise.compress(data_pieces, coding):
             await response.write(piece)
             await asyncio.sleep(0)  # let other requests run during a long download
     return response

@@ -13,8 +13,9 @@ from gateway.sandbox.accounts import ACCOUNTS, ACME, GLOBEX
 class TrackerSite:
     """A site of the fake Jira.
 
-    `cloud_id`: the site's id in URLs. `label`: the first label of the site's host name. `project`: the prefix of the
-    site's issue keys.
+    - `cloud_id`: the site's id in URLs
+    - `label`: the first label of the site's host name
+    - `project`: the prefix of the site's issue keys
     """
 
     cloud_id: str

@@ -49,8 +49,8 @@ def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue
     if order_field not in _ORDERS:
         raise BadQuery(f"ORDER BY takes {' or '.join(_ORDERS)} here, not {order_field!r}.")
     matches = list(issues)
-    for name, value_, equal in _terms(query[: order.start()] if order else query):
-        matches = [issue for issue in matches if (_FIELDS[name](issue).lower() == value_) is equal]
+    for name, value, must_equal in _terms(query[: order.start()] if order else query):
+        matches = [issue for issue in matches if (_FIELDS[name](issue).lower() == value) is must_equal]
     ascending = order is not None and (order[2] or "asc").lower() == "asc"
     return sorted(matches, key=_ORDERS[order_field], reverse=not ascending)
 
@@ -94,11 +94,11 @@ def page_of(records: Sequence[Any], parameters: Mapping[str, Any], *, name: str)
     token = parameters.get("nextPageToken")
     start = position_in(token) if token else _whole_number(parameters, "startAt", 0)
     size = min(_whole_number(parameters, "maxResults", PAGE_SIZE), MAX_PAGE_SIZE)
-    chosen = list(records[start : start + size])
-    page: dict[str, Any] = {"startAt": start, "maxResults": size, "total": len(records), name: chosen}
-    page["isLast"] = start + len(chosen) >= len(records)
+    page_records = list(records[start : start + size])
+    page: dict[str, Any] = {"startAt": start, "maxResults": size, "total": len(records), name: page_records}
+    page["isLast"] = start + len(page_records) >= len(records)
     if not page["isLast"]:
-        page["nextPageToken"] = token_for(start + len(chosen))
+        page["nextPageToken"] = token_for(start + len(page_records))
     return page
 
 
@@ -118,10 +118,12 @@ def position_in(token: object) -> int:
     """Return the position that `token_for` encoded. Raises BadPage."""
     text = str(token)
     try:
-        word, _, number = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).partition(b":")
+        prefix, _, number = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).partition(
+            b":"
+        )
     except (binascii.Error, ValueError):
-        word = number = b""
-    if word != b"from" or not number.isdigit() or len(number) > 9:
+        prefix = number = b""
+    if prefix != b"from" or not number.isdigit() or len(number) > 9:
         raise BadPage("The token of a page must be copied unchanged from the page before.")
     return int(number)
 
@@ -200,20 +202,20 @@ async def create_issue(request: web.Request) -> web.Response:
     site = _site(request, caller)
     fields = (await _json_object(request)).get("fields")
     fields = fields if isinstance(fields, dict) else {}
-    summary, project, kind = fields.get("summary"), fields.get("project"), fields.get("issuetype")
+    summary, project, issue_type = fields.get("summary"), fields.get("project"), fields.get("issuetype")
     faults = {}
     if not isinstance(project, dict) or project.get("key") != site.project:
         faults["project"] = f"This site has one project: {site.project}."
     if not isinstance(summary, str) or not 1 <= len(summary.strip()) <= 255:
         faults["summary"] = "You must specify a summary of at most 255 characters."
-    if not isinstance(kind, dict) or kind.get("name") not in TYPES:
+    if not isinstance(issue_type, dict) or issue_type.get("name") not in TYPES:
         faults["issuetype"] = f"Choose one of {', '.join(TYPES)}."
     if faults:
         raise AccessRefused(400, fields=faults)
     assert isinstance(summary, str)
-    assert isinstance(kind, dict)
+    assert isinstance(issue_type, dict)
     issue = request.app[SANDBOX].memory.tracker.create(
-        site.cloud_id, summary=summary.strip(), issue_type=kind["name"], reporter=caller.account.account_id
+        site.cloud_id, summary=summary.strip(), issue_type=issue_type["name"], reporter=caller.account.account_id
     )
     url = f"{_root(request, site)}/issue/{issue.id}"
     return web.json_response({"id": issue.id, "key": issue.key, "self": url}, status=201, headers={"Location": url})
