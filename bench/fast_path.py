@@ -39,7 +39,6 @@ from bench.upstream import SMALL
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.observe import logs
 from gateway.runtime import RUNTIME, Runtime
-from gateway.secret import digest
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import FastPath
 from gateway.server.serving_worker import freeze_startup_objects
