@@ -66,6 +66,9 @@ class SessionStore:
 
         async def write(db: AsyncConnection) -> datetime | None:
             if max_open is not None:
+                if db.dialect.name == "postgresql":  # other writers, whose sessions the count would miss, must wait
+                    name = f"connect_sessions {session.environment} {session.key_id}"
+                    await db.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
                 condition = (
                     connect_sessions.c.environment == session.environment,
                     connect_sessions.c.key_id == session.key_id,

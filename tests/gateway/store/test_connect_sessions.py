@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
+from gateway import clock
 from gateway.errors import Forbidden
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import EndUser
@@ -35,6 +36,21 @@ FULL = ConnectSession(
     return_url="https://app.example.com/back?x=1",
     return_state="s",
 )
+
+
+async def test_concurrent_nodes_do_not_exceed_the_limit_on_open_sessions(
+    store: Store, open_test_store: StoreOpener
+) -> None:
+    stores = [store, await open_test_store()]
+    first = ConnectSession(digest="d", environment="dev", key_id="1", expires_at=clock.now() + timedelta(minutes=30))
+    sessions = [replace(first, digest=f"d{n}") for n in range(40)]
+    other = replace(first, digest="other", key_id="2")
+    added = await asyncio.gather(
+        *(stores[n % 2].sessions.add(session, max_open=5) for n, session in enumerate(sessions)),
+        store.sessions.add(other, max_open=5),
+    )
+    assert added[-1] is None
+    assert added[:-1].count(None) == 5
 
 
 async def test_a_session_is_found_by_its_digest_with_all_fields(store: Store) -> None:
