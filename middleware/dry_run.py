@@ -128,7 +128,12 @@ def request_json(
     hidden = {normalized_name(name) for name in slots}
     headers: Fields = [("Host", authority if base is None else base.partition("://")[2].partition("/")[0])]
     headers += [
-        (name, _masked_value(templates.get(normalized_name(name), value)) if normalized_name(name) in hidden else value)
+        (
+            name,
+            _masked_value(templates.get(normalized_name(name), value))
+            if normalized_name(name) in hidden
+            else _readable(value),
+        )
         for name, value in request.headers.items()
     ]
     if body is not None:
@@ -140,6 +145,14 @@ def request_json(
         "headers": [list(field) for field in headers],
         "body": None if body is None else {"from": body[0], "length_bytes": body[1]},
     }
+
+
+def _readable(value: str) -> str:
+    """Return a field value as valid Unicode: each byte that is not UTF-8 is shown as ``\\xff``.
+
+    Without this, the JSON would contain half of a surrogate pair, which many parsers refuse.
+    """
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _masked_value(template: str) -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from gateway import resources
 from gateway.catalog.api_operations import FOLDER
@@ -165,7 +166,8 @@ def _plain_http_warnings(provider: Provider) -> Iterator[Finding]:
         if url.scheme == "http" and url.host not in _LOOPBACK:
             yield place, "is plain http, which only networks in egress.allow may use"
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url"):
-        if str(getattr(provider, key)).lower().startswith("http://"):
+        page = urlsplit(str(getattr(provider, key)))
+        if page.scheme == "http" and (page.hostname,) not in _LOOPBACK:
             yield (key,), "is plain http; use the page's https URL"
 
 

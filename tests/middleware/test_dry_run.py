@@ -54,6 +54,14 @@ async def test_body_is_described_and_not_awaited(running: RunningGateway, tracke
     assert ["Content-Length", "3"] in body["headers"]
 
 
+def test_a_value_that_is_not_utf_8_is_shown_with_escapes() -> None:
+    headers = CIMultiDict({"x-name": b"caf\xe9 \xc3\xa9".decode("utf-8", "surrogateescape")})
+    request = UpstreamRequest("GET", "https", "api.example.com", 443, "/", headers)
+    shown = request_json(request, slots=(), query_slots=())
+    assert shown["headers"][1] == ["x-name", "caf\\xe9 é"]
+    assert json.dumps(shown, ensure_ascii=False).encode()
+
+
 async def test_key_and_connection_are_required(running: RunningGateway) -> None:
     async with running.call_proxy("nobody", headers=DRY) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")

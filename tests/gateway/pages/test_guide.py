@@ -135,6 +135,12 @@ def test_the_guide_has_the_required_steps(providers: Any) -> None:
     assert f"{URL}/connect/sessions" in (result[5].code or "")
 
 
+def test_the_guide_of_the_sandbox_links_to_the_sandbox(providers: Any) -> None:
+    register = steps(providers["sandbox"], URL, None)[0]
+    assert register.link == "http://127.0.0.1:3004/"
+    assert "python -m gateway.sandbox --client-id" in register.items[0]
+
+
 def test_a_guide_suggests_the_app_of_the_family(providers: Any) -> None:
     assert (
         "If you have an app for Google, use it for this provider too"
