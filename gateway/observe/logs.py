@@ -25,17 +25,37 @@ class SurvivingStream:
     """Writes to `out`, and drops the text if `out` is closed.
 
     `out` is closed, for example, when the terminal closes or the reading process ends. An error here would fail the
-    operation that writes the log.
+    operation that writes the log. A full disk can cut a line. The next text then begins on a new line, so the cut line
+    does not spoil it.
     """
 
     def __init__(self, out: TextIO) -> None:
         self._stream = out
+        self._line_is_cut = False
 
     def write(self, text: str) -> None:
         try:
-            self._stream.write(text)
+            descriptor = self._stream.fileno()
+        except (AttributeError, OSError, ValueError):  # for example, a stream in memory
+            descriptor = None
+        try:
+            if descriptor is None:
+                self._stream.write(text)
+            else:
+                self._write_bytes(descriptor, text.encode("utf-8", "backslashreplace"))
         except OSError as fault:
             self._handle_lost_output(fault)
+
+    def _write_bytes(self, descriptor: int, data: bytes) -> None:
+        """Write directly to the descriptor, because Python's streams hide how much was written. Raises OSError."""
+        if self._line_is_cut:
+            data = b"\n" + data
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(descriptor, data[written:])
+        finally:
+            self._line_is_cut = written < len(data) and (self._line_is_cut or written > 0)
 
     def flush(self) -> None:
         try:

@@ -5,7 +5,10 @@ import io
 import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ import structlog
 from gateway.observe import logs
 from gateway.observe.logs import PIPE_BUF
 from gateway.secret import Secret
+from tests.fakes.processes import ROOT
 
 MARKER = "s3cr3t-marker"
 
@@ -241,3 +245,31 @@ def test_full_disk_loses_only_log_lines(monkeypatch: pytest.MonkeyPatch) -> None
     err.full = False
     structlog.get_logger("c").info("kept")
     assert [json.loads(line)["event"] for line in err.getvalue().splitlines()] == ["kept"]
+
+
+FULL_DISK = """
+import resource, sys, structlog
+from gateway.observe import logs
+logs.setup(terminal=False)
+log = structlog.get_logger("full")
+log.info("first")
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (120, hard))  # the disk is full in the middle of the second line
+log.info("second")
+log.info("lost")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+logs.write_lines(['{"event": "third"}'])
+log.info("fourth")
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_line_that_a_full_disk_cuts_does_not_spoil_the_next(tmp_path: Path, unbuffered: str) -> None:
+    output = tmp_path / "log"
+    with output.open("wb") as file:
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        subprocess.run([sys.executable, "-c", FULL_DISK], stderr=file, check=True, cwd=ROOT, env=environment)
+    first, second, *others = output.read_text().splitlines()
+    assert json.loads(first)["event"] == "first"
+    assert second == '{"event": "second", "level": "info", "timestamp"'[: len(second)]
+    assert [json.loads(line)["event"] for line in others] == ["third", "fourth"]
