@@ -26,27 +26,29 @@ define refuse_link
 	  echo "make: .venv is a symbolic link to $$(readlink .venv), which make would overwrite. Remove the link: rm .venv" >&2; exit 1; fi
 endef
 
-# uv is fast; without it, pip does the same more slowly.
+# uv is fast; without it, pip does the same more slowly. Both show the progress of the packages, the longest step.
 define install
-	$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip -q --python $(BIN)/python install uv \
-	  && $(UV) pip install -q --compile-bytecode --python $(BIN)/python --require-hashes -r $(1) \
+	echo "make: installing uv"; $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip -q --python $(BIN)/python install uv \
+	  && echo "make: installing the packages of $(1)" \
+	  && $(UV) pip install --compile-bytecode --python $(BIN)/python --require-hashes -r $(1) \
+	  && echo "make: installing the gateway" \
 	  && $(UV) pip install -q --compile-bytecode --python $(BIN)/python --no-deps --no-build-isolation -e . \
-	|| { echo "make: no uv here, using pip"; $(PYTHON) -m venv --clear .venv \
-	  && $(BIN)/python -m pip install -q --require-hashes -r $(1) \
+	|| { echo "make: no uv here, using pip to install the packages of $(1)"; $(PYTHON) -m venv --clear .venv \
+	  && $(BIN)/python -m pip install --require-hashes -r $(1) \
 	  && $(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .; }
-	@$(BIN)/python -m compileall -q gateway middleware
+	@echo "make: compiling Python files and the catalog"; $(BIN)/python -m compileall -q gateway middleware
 endef
 
 .venv/.run: requirements.lock pyproject.toml
 	@$(refuse_link)
-	@echo "make: setting up .venv"
+	@echo "make: setting up .venv, which takes a minute or two the first time"
 	@$(call install,requirements.lock)
 	@$(BIN)/gateway catalog list > /dev/null || true  # compiles the catalog, so that the first start is fast too
 	@touch $@
 
 .venv/.dev: requirements-dev.lock pyproject.toml
 	@$(refuse_link)
-	@echo "make: setting up .venv with the test tools"
+	@echo "make: setting up .venv with the test tools, which takes a minute or two the first time"
 	@$(call install,requirements-dev.lock)
 	@$(BIN)/pytest --collect-only -q > /dev/null 2>&1 || true  # compiles the tests, which each of the suite's processes would do
 	@touch .venv/.run $@

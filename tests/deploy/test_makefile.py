@@ -34,3 +34,36 @@ def test_linked_environment_is_refused_before_anything_is_installed(tmp_path: Pa
     )
     assert not started.exists()
     assert list(shared.iterdir()) == []
+
+
+PYTHON_STUB = """#!/bin/sh
+case "$*" in "-m venv"*) mkdir -p .venv/bin
+  for name in python uv gateway; do printf '#!/bin/sh\\necho "%s $*" >> calls\\n' $name > .venv/bin/$name; chmod +x .venv/bin/$name; done
+esac
+"""
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="this machine has no make")
+def test_installation_shows_its_steps_and_the_progress_of_the_packages(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copy(ROOT / name, tmp_path)
+    python = tmp_path / "python"
+    python.write_text(PYTHON_STUB)
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["make", "venv", f"PYTHON={python}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    assert [line for line in done.stdout.splitlines() if line.startswith("make: ")] == [
+        "make: setting up .venv, which takes a minute or two the first time",
+        "make: installing uv",
+        "make: installing the packages of requirements.lock",
+        "make: installing the gateway",
+        "make: compiling Python files and the catalog",
+    ]
+    (packages,) = (call for call in (tmp_path / "calls").read_text().splitlines() if "requirements.lock" in call)
+    assert " -q" not in packages, "uv shows its progress"
