@@ -38,7 +38,8 @@ def test_linked_environment_is_refused_before_anything_is_installed(tmp_path: Pa
 
 PYTHON_STUB = """#!/bin/sh
 case "$*" in "-m venv"*) mkdir -p .venv/bin
-  for name in python uv gateway; do printf '#!/bin/sh\\necho "%s $*" >> calls\\n' $name > .venv/bin/$name; chmod +x .venv/bin/$name; done
+  for name in python uv gateway; do printf '#!/bin/sh\\necho "%s $*" >> calls\\n' $name > .venv/bin/$name; done
+  chmod +x .venv/bin/*
 esac
 """
 
