@@ -41,14 +41,14 @@ endef
 
 .venv/.run: requirements.lock pyproject.toml
 	@$(refuse_link)
-	@echo "make: setting up .venv, which takes a minute or two the first time"
+	@echo "make: setting up .venv, in half a minute or more, depending on the network"
 	@$(call install,requirements.lock)
 	@$(BIN)/gateway catalog list > /dev/null || true  # compiles the catalog, so that the first start is fast too
 	@touch $@
 
 .venv/.dev: requirements-dev.lock pyproject.toml
 	@$(refuse_link)
-	@echo "make: setting up .venv with the test tools, which takes a minute or two the first time"
+	@echo "make: setting up .venv with the test tools, in half a minute or more, depending on the network"
 	@$(call install,requirements-dev.lock)
 	@$(BIN)/pytest --collect-only -q > /dev/null 2>&1 || true  # compiles the tests, which each of the suite's processes would do
 	@touch .venv/.run $@

@@ -60,7 +60,7 @@ def test_installation_shows_its_steps_and_the_progress_of_the_packages(tmp_path:
         timeout=PATIENCE_S,
     )
     assert [line for line in done.stdout.splitlines() if line.startswith("make: ")] == [
-        "make: setting up .venv, which takes a minute or two the first time",
+        "make: setting up .venv, in half a minute or more, depending on the network",
         "make: installing uv",
         "make: installing the packages of requirements.lock",
         "make: installing the gateway",
