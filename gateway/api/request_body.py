@@ -17,7 +17,7 @@ from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
-from gateway.text import counted, did_you_mean, whole_number
+from gateway.text import counted, did_you_mean, printable, whole_number
 from gateway.timestamps import parse_time_or_age
 
 # ── Pydantic's errors, in the gateway's words.
@@ -293,5 +293,6 @@ def query_time(query: Mapping[str, str], name: str, now: datetime) -> datetime |
         return None
     time = parse_time_or_age(query[name].replace(" ", "+"), now)
     if time is None:
-        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d.")
+        message = f"'{name}' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d"
+        raise wrong_query(name, f"{message}, not '{printable(query[name][:64])}'.")
     return time

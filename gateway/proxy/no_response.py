@@ -67,7 +67,12 @@ def _timeout_error(fault: ExchangeTimeout, request: web.Request, upload: CallerB
         return InvalidRequest(
             "invalid_body", f"The request body stalled: no byte arrived for {fault.limit_s:g} s.", close=True
         )
-    return UpstreamTimeout("upstream_timeout", f"{origin} did not respond within {fault.limit_s:g} s.", close=close)
+    return UpstreamTimeout(
+        "upstream_timeout",
+        f"{origin} did not respond within {fault.limit_s:g} s. To wait longer, send Gateway-Timeout with more seconds, up to "
+        "egress.timeouts.max_first_byte_s.",
+        close=close,
+    )
 
 
 def _not_attempted(fault: CallNotAttempted, *, close: bool) -> GatewayError:

@@ -169,7 +169,10 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
     ("query", "names"),
     [
         ("status=abc", "status"),
-        ("from=yesterday", "from"),
+        (
+            "from=yesterday",
+            "'from' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d, not 'yesterday'.",
+        ),
         ("kind=calls", "kind"),
         ("failed=maybe", "failed"),
         ("cursor=x", "cursor"),

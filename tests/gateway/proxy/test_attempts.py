@@ -336,6 +336,7 @@ async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound(
         for asked in ("0.1", "900"):
             response = parsed(await gateway.call("/proxy/x", f"Gateway-Timeout: {asked}"))
             assert (response.status, response.error["code"]) == (504, "upstream_timeout")
+            assert "To wait longer, send Gateway-Timeout with more seconds," in response.error["message"]
         response = parsed(await gateway.call("/proxy/x", "Gateway-Timeout: 0", "Retries: x", "Gateway-Dry-Run: maybe"))
     assert response.status == 400
     assert [issue["path"] for issue in response.error["errors"]] == [
