@@ -105,12 +105,13 @@ def _add_hints(
     elif fault.code == "unknown_connection" and call_path is not None:
         candidates = islice(client.list_connections(integrations=[call_path.integration]), MAX_COMPARED)
         ids = [connection["connection_id"] for connection in candidates]
+        order = ", newest first" if ids else ""
         _add_known_names(
             hints,
             fault,
             call_path.connection,
             ids,
-            f"connections of '{call_path.integration}', newest first",
+            f"connections of '{call_path.integration}'{order}",
             target_gateway,
         )
         _add_link(hints, fault.connect_url, "open this link to connect a user:")

@@ -226,6 +226,24 @@ async def test_a_folder_that_this_user_may_not_write_to_is_found(
     assert fault["fix"] == "give the gateway's user write permission for that folder, or set store.url to another"
 
 
+async def test_a_store_on_a_read_only_file_system_is_found(
+    config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, a container with a read-only root file system and without a volume."""
+    access, statvfs = os.access, os.statvfs
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and access(path, mode))
+
+    def read_only(path: Any) -> os.statvfs_result:
+        values = list(statvfs(path))
+        values[8] |= os.ST_RDONLY
+        return os.statvfs_result(values)
+
+    monkeypatch.setattr(os, "statvfs", read_only)
+    (fault,) = (await config_only.report("--offline")).of("store")
+    assert " is on a read-only file system, and SQLite writes there: mount it writable" in fault["message"]
+    assert fault["fix"] == "mount it writable, in a container as a volume, or set store.url to another folder"
+
+
 async def test_doctor_checks_only_the_given_integration(config_only: ConfigFile) -> None:
     others = config_only.document["environments"]["dev"]["integrations"]
     others["openai"] = {"provider": "openai"}

@@ -64,6 +64,16 @@ def test_a_printed_command_names_the_configuration_that_was_used() -> None:
         assert command.endswith(f"connections why{option} --integration jira 'user 1'")
 
 
+def test_an_integration_without_connections_is_named() -> None:
+    class Empty(Stub):
+        def list_connections(self, **_: Any) -> list[dict[str, Any]]:
+            return []
+
+    fault = GatewayError(404, "unknown_connection", "No connection.", request_id="r-1")
+    lines = explain_refusal(Empty(None), fault, NAMED, TARGET).lines  # type: ignore[arg-type]
+    assert "there are no connections of 'jira'" in lines
+
+
 def test_retry_after_is_shown_with_its_end() -> None:
     fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"}, request_id="r-2")
     result = explain_refusal(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
