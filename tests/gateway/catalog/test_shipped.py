@@ -140,7 +140,7 @@ def test_twilio_authenticates_with_http_basic(catalog: Catalog) -> None:
 def test_the_sandbox_is_at_one_origin_that_a_copy_can_replace() -> None:
     text = (SHIPPED / "sandbox.yaml").read_text(encoding="utf-8")
     with_url = [line for line in text.splitlines() if "http://" in line]
-    assert len(with_url) == 4
+    assert len(with_url) == 7
     assert all("http://127.0.0.1:3004" in line for line in with_url)
 
 
