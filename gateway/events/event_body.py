@@ -50,12 +50,21 @@ _HOP_BY_HOP: Final = frozenset(
 )
 
 
+MAX_WHOLE: Final = 2**53  # above it, JavaScript cannot represent every whole number
+
+
+def _parse_float(text: str) -> int | float:
+    """Return a whole number as an integer, because JSON.stringify writes ``5.0`` as ``5``."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < MAX_WHOLE else number
+
+
 class _PurePythonDecoder(json.JSONDecoder):
     """Parses JSON like `json.loads`, but in Python code, so that other threads can run meanwhile. The C code of
     `json.loads` blocks other threads until it has parsed the whole text."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(parse_float=_parse_float)
         self.scan_once = py_make_scanner(self)
 
 
@@ -152,7 +161,11 @@ def _payload(body: bytes, content_type: str) -> Any:
         except ValueError:
             return text
     try:
-        return json.loads(text) if len(body) <= MAX_C_PARSE_BYTES else PYTHON_DECODER.decode(text)
+        return (
+            json.loads(text, parse_float=_parse_float)
+            if len(body) <= MAX_C_PARSE_BYTES
+            else PYTHON_DECODER.decode(text)
+        )
     except (ValueError, RecursionError):
         return text
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from gateway import clock
-from gateway.events.event_body import build_message, is_forwarded
+from gateway.events.event_body import MAX_C_PARSE_BYTES, build_message, is_forwarded
 from gateway.records.event import FORWARD, PRIMARY, Delivery, DeliveryState, EventContent
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.receiver import Receiver
@@ -259,3 +259,11 @@ def test_webhook_with_a_number_that_json_does_not_have_is_forwarded_as_text(body
 def test_webhook_of_any_depth_is_forwarded() -> None:
     for depth in range(400, 1000):
         assert b"[[[" in forwarded_body(b"[" * depth + b"]" * depth)
+
+
+@pytest.mark.parametrize("padding", [0, MAX_C_PARSE_BYTES])
+def test_numbers_are_written_as_javascript_writes_them(padding: int) -> None:
+    """`verifyWebhookSignature` of Nango's SDK hashes what JSON.stringify makes of the parsed body."""
+    numbers = b'{"points": [5.0, 1e3, -0.0, 0.5, 9007199254740993], "x": "%b"}' % (b"x" * padding)
+    body = forwarded_body(numbers)
+    assert b'"payload":{"points":[5,1000,0,0.5,9007199254740993],' in body
