@@ -6,7 +6,7 @@ from typing import Final
 CAUSES: Final = {
     "25006": (
         "it is read-only, because it is a standby or default_transaction_read_only is on; "
-        "for a standby, set target_session_attrs=primary in store.url"
+        "for a standby, set target_session_attrs=primary in store.url; use a connection pooler only in session mode"
     ),
     "28000": "it refuses this user",
     "28P01": "it refuses the password",

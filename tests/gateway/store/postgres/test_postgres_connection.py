@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config import PoolConfig
 from gateway.store import StoreRefused, open_store
-from gateway.store.postgres.postgres_connection import connect
+from gateway.store.postgres.postgres_connection import cause_in_words, connect
 from gateway.vault import Keyring
 from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
@@ -65,7 +65,9 @@ async def test_database_that_its_administrator_made_read_only_is_not_written(emp
     await administrator.close()
     writer = await connect(empty_database, connect_s=PATIENCE_S, statement_s=PATIENCE_S)
     try:
-        with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+        with pytest.raises(asyncpg.ReadOnlySQLTransactionError) as fault:
             await writer.execute("CREATE TABLE written ()")
+        # A pooler in transaction mode passes on the read-only session of the gateway's check at the start.
+        assert "use a connection pooler only in session mode" in cause_in_words(fault.value, PATIENCE_S)
     finally:
         await writer.close()
