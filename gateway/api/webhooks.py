@@ -54,7 +54,7 @@ async def receive_webhook(request: web.Request) -> web.Response:
         clock.now(),
     )
     provider = runtime.creator.provider_of(integration)
-    if (validation_response := _validation_response(request, provider.webhook_signature)) is not None:
+    if (validation_response := _validation_response(request, message.body, provider.webhook_signature)) is not None:
         return validation_response
     try:
         handling = handling_of(integration, provider)
@@ -102,7 +102,9 @@ async def confirm_webhook(request: web.Request) -> web.Response:
     return _challenge_response(challenge)
 
 
-def _validation_response(request: web.Request, signature: "WebhookSignature | None") -> web.Response | None:
+def _validation_response(
+    request: web.Request, body: bytes, signature: "WebhookSignature | None"
+) -> web.Response | None:
     """Return the response to a provider that validates the URL by a POST without a signature. It contains the
     ``validationToken`` in the query, or the field `handshake_header`, in which Asana sends the secret of a new webhook.
     Return None for any other request."""
@@ -112,7 +114,7 @@ def _validation_response(request: web.Request, signature: "WebhookSignature | No
     secret = request.headers.get(name, "") if name and (signature.header or "") not in request.headers else ""
     if name and 0 < len(secret) <= MAX_HANDSHAKE_CHARS and secret.isascii() and secret.isprintable():
         return web.Response(headers={name: secret})
-    is_validation = "?validationToken=" in (signature.challenge or "") and not request.body_exists
+    is_validation = "?validationToken=" in (signature.challenge or "") and not body
     token = request.query.get("validationToken", "") if is_validation else ""
     return _challenge_response(token) if token else None
 

@@ -490,8 +490,20 @@ async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any,
     assert await endpoint.send(good) == 200
     assert await endpoint.send(good) == 200  # two notifications about the same resource are identical
     assert await events.wait_until(2) == [good, good]
-    assert await endpoint.send(b"", f"{PATH}?validationToken=a%20%3Cb%3E") == 200
+    url = f"{PATH}?validationToken=a%20%3Cb%3E"
+    assert await endpoint.send(b"", url) == 200
     assert endpoint.text == "a <b>"
+
+
+async def test_microsofts_validation_is_recognized_behind_a_balancer_that_sends_chunks(start: Any) -> None:
+    async def no_chunks() -> AsyncIterator[bytes]:
+        for chunk in list[bytes]():
+            yield chunk
+
+    endpoint = await start("microsoft", "state-1", client_id="id", client_secret="s")
+    url = f"{endpoint.gateway.url}{PATH}?validationToken=a"
+    async with endpoint.gateway.http.post(url, data=no_chunks()) as response:
+        assert (response.status, await response.text()) == (200, "a")
 
 
 async def test_pipedrives_password_is_required(start: Any, events: Events) -> None:
