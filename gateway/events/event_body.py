@@ -93,7 +93,8 @@ def build_message(delivery: Delivery, content: EventContent, auth_mode: str | No
     }
     content_type = fields.get("content-type", "")
     if delivery.connection_id is None:
-        return received_body, {**forwarded_fields, "content-type": content_type or JSON}
+        coding = {name: value for name, value in fields.items() if name == "content-encoding"}
+        return received_body, {**forwarded_fields, **coding, "content-type": content_type or JSON}
     message_fields = {
         "from": content.provider,
         "type": FORWARD,

@@ -24,6 +24,7 @@ from gateway.store import Store
 log = structlog.get_logger(__name__)
 
 TOKENS: Final = frozenset({SHARED_TOKEN, BASIC})
+BODY_FIELDS: Final = frozenset({"content-type", "content-encoding"})  # needed to read the stored body
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,6 @@ def _stored_parts(message: IncomingWebhook, signature: WebhookSignature | None) 
     fields = [
         (name, value)
         for name, value in message.headers.items()
-        if (is_forwarded(name) or name == "content-type") and name != secret_header and _is_utf8(value)
+        if (is_forwarded(name) or name in BODY_FIELDS) and name != secret_header and _is_utf8(value)
     ]
     return {"headers": fields, "body": base64.b64encode(message.body).decode()}

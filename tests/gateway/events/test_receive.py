@@ -1,5 +1,6 @@
 """Providers' webhooks through a running gateway: verified, accepted once, and forwarded to the application."""
 
+import gzip
 import hashlib
 import hmac
 import io
@@ -387,3 +388,14 @@ async def test_log_lines_for_refused_webhooks_are_limited(webhook_gateway: Runni
     assert reasons.count("unknown integration") + reasons.count("unknown environment") == MAX_LINES
     throttled = [(line["refused"], line["client"]) for line in logs if line["event"] == "refusals_not_logged"]
     assert throttled == [("webhook_refused", "127.0.0.1")] * 2
+
+
+async def test_a_compressed_webhook_keeps_its_content_encoding(
+    webhook_gateway: RunningGateway, receiver: Receiver
+) -> None:
+    body = gzip.compress(b'{"event": "x"}')
+    headers = {"Content_Type": "application/json", "Content_Encoding": "gzip", "X_Hub_Signature_256": signature(body)}
+    assert (await post(webhook_gateway, "/webhook/dev/hub", body, **headers))[0] == 200
+    (item,) = await receiver.wait_until_taken(1)
+    assert item.headers["Content-Encoding"] == "gzip"
+    assert item.event == {"event": "x"}
