@@ -586,3 +586,11 @@ async def test_the_second_change_of_an_object_is_an_event_though_the_body_is_the
     for _ in range(2):
         assert await endpoint.send(**{name: text}) == 200
     assert await events.wait_until(2) == [BODY, BODY]
+
+
+@pytest.mark.parametrize("provider", ["facebook", "instagram", "meta-marketing-api", "threads", "whatsapp-business"])
+async def test_each_product_of_meta_gets_its_challenge_back(start: Any, provider: str) -> None:
+    endpoint = await start(provider, "the-verify-token", client_secret="secret-of-the-app", client_id="id")
+    query = "hub.mode=subscribe&hub.challenge=115&hub.verify_token=the-verify-token"
+    async with endpoint.gateway.http.get(f"{endpoint.gateway.url}{PATH}?{query}") as response:
+        assert (response.status, await response.text()) == (200, "115")
