@@ -67,10 +67,12 @@ async def receive_webhook(request: web.Request) -> web.Response:
         result = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
         runtime.call_queue.record_refused(_logged_webhook(request, 401, "invalid_webhook_signature", refusal.why))
-        return _refused_response(request, refusal.why)
+        return _refused_response(request, refusal.why, has_body=not _wants_no_body(provider.webhook_signature))
     runtime.call_queue.record_operation(_logged_webhook(request, 200, None, "queued" if result.queued else "taken"))
     if result.queued:
         runtime.deliverer.wake()
+    if _wants_no_body(provider.webhook_signature):
+        return web.Response()
     return _challenge_response(result.reply) if isinstance(result.reply, str) else web.json_response(result.reply)
 
 
@@ -119,6 +121,11 @@ def _validation_response(
     return _challenge_response(token) if token else None
 
 
+def _wants_no_body(signature: "WebhookSignature | None") -> bool:
+    """Return whether the provider accepts only responses without a body. Xero checks this before it sends events."""
+    return signature is not None and "responses without a body" in (signature.challenge or "")
+
+
 def _challenge_response(text: str) -> web.Response:
     return web.Response(text=text[:1024], headers={"X-Content-Type-Options": "nosniff"})
 
@@ -140,7 +147,9 @@ def _logged_webhook(request: web.Request, status: int, code: "Code | None", resu
     )
 
 
-def _refused_response(request: web.Request, reason: str, *, is_known: bool = True) -> web.Response:
+def _refused_response(
+    request: web.Request, reason: str, *, is_known: bool = True, has_body: bool = True
+) -> web.Response:
     """Return the same response for every fault, so that guessing signatures or names reveals nothing. The reason is
     logged, at most a few times a minute for each client and integration; all unknown integrations count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
@@ -150,4 +159,6 @@ def _refused_response(request: web.Request, reason: str, *, is_known: bool = Tru
     request.app[RUNTIME].refusal_log.info("webhook_refused", request.remote, subject, **fields)
     code: Code = "invalid_webhook_signature"
     headers = {ERROR_HEADER: code, "Cache-Control": "no-store", "WWW-Authenticate": 'Signature realm="webhook"'}
+    if not has_body:
+        return web.Response(status=401, headers=headers)
     return web.json_response({"error": "Invalid webhook signature"}, status=401, headers=headers)

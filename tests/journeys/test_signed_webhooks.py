@@ -594,3 +594,11 @@ async def test_each_product_of_meta_gets_its_challenge_back(start: Any, provider
     query = "hub.mode=subscribe&hub.challenge=115&hub.verify_token=the-verify-token"
     async with endpoint.gateway.http.get(f"{endpoint.gateway.url}{PATH}?{query}") as response:
         assert (response.status, await response.text()) == (200, "115")
+
+
+async def test_xeros_intent_to_receive_gets_responses_without_a_body(start: Any, events: Events) -> None:
+    endpoint = await start("xero", "webhooks-key", client_secret="secret-of-the-app", client_id="id")
+    right = base64.b64encode(hmac.digest(b"webhooks-key", BODY, "sha256")).decode()
+    assert (await endpoint.send(X_Xero_Signature=right), endpoint.text) == (200, "")
+    assert (await endpoint.send(X_Xero_Signature="AAAA"), endpoint.text) == (401, "")
+    assert await events.wait_until(1) == [BODY]
