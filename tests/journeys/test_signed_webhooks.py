@@ -574,12 +574,13 @@ async def test_fitbits_verification_code_is_compared_with_the_secret(start: Any)
     [
         ("fitbit", "X-Fitbit-Signature", b"secret-of-the-app&", lambda body, key: hmac.digest(key, body, "sha1")),
         ("clickup", "X-Signature", b"secret-of-the-webhook", lambda body, key: hmac.digest(key, body, "sha256")),
+        ("attio", "Attio-Signature", b"secret-of-the-webhook", lambda body, key: hmac.digest(key, body, "sha256")),
     ],
 )
 async def test_the_second_change_of_an_object_is_an_event_though_the_body_is_the_same(
     start: Any, events: Events, provider: str, name: str, key: bytes, encode: Callable[[bytes, bytes], bytes]
 ) -> None:
-    """Fitbit names only the user and the day of new data, ClickUp only the id of a changed folder."""
+    """Fitbit names only the user and the day of new data, ClickUp and Attio only the ids of what changed."""
     endpoint = await start(provider, "secret-of-the-webhook", client_secret="secret-of-the-app", client_id="id")
     proof = encode(BODY, key)
     text = base64.b64encode(proof).decode() if provider == "fitbit" else proof.hex()
