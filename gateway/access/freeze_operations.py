@@ -10,9 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gateway.access.key_rule import MAX_RULE_LENGTH, RESERVED_PLACEHOLDERS, parse_rule
+from gateway.access.key_rule import (
+    MAX_RULE_LENGTH,
+    OPERATIONS_PREFIX,
+    RESERVED_PLACEHOLDERS,
+    names_operations,
+    parse_rule,
+)
 from gateway.access.operation_rules import (
-    PREFIX,
     RISK_LETTERS,
     OperationRule,
     fits_shape,
@@ -35,7 +40,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _NON_NAME_CHARS: Final = re.compile(r"[^a-z0-9]+")
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FORM_HINT: Final = (
-    f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {STARTER}, or ids, with commas between"
+    f"write '{OPERATIONS_PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {STARTER}, or ids, with commas between"
 )
 
 
@@ -82,7 +87,7 @@ class _Freezer:
         Raises ValueError if the rule is invalid, or if it repeats too many operations of other rules: each rule has its
         own snapshot, which is stored and read separately.
         """
-        words = text.removeprefix(PREFIX).split(" ")
+        words = text.removeprefix(OPERATIONS_PREFIX).split(" ")
         if len(text) > MAX_RULE_LENGTH:
             raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
         if len(words) != 2 or not all(words):

@@ -16,7 +16,7 @@ from gateway.access.body_rules import (
     SentBody,
     comparison_cost,
 )
-from gateway.access.key_rule import KeyRule, parse_rule
+from gateway.access.key_rule import KeyRule, names_operations, parse_rule
 from gateway.access.operation_rules import OperationRule, OperationSet, names_operations, operation_set
 from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.records.access import ANY_INTEGRATION, KeyLimits

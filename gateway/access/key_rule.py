@@ -22,6 +22,7 @@ from gateway.access.ambiguous_requests import path_ambiguity
 from gateway.access.body_rules import WITH, BodyRule, parse_body_rule
 
 WEBSOCKET: Final = "WEBSOCKET"
+OPERATIONS_PREFIX: Final = "operations "  # of rules that `operation_rules` defines
 MAX_RULE_LENGTH: Final = 512  # maximum length of a rule
 MAX_WILDCARDS: Final = 20  # maximum number of wildcards and placeholders in a rule of a new key
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
@@ -33,6 +34,11 @@ RESERVED_NAMES: Final = frozenset(
     {"call_api", "call_tool", "describe_tool", "find_tools"}
 )  # the MCP endpoint's own tools
 RESERVED_PLACEHOLDERS: Final = frozenset({"body", "body_as", "connection", "max_bytes", "method", "query", "select"})
+
+
+def names_operations(rule: str) -> bool:
+    """Return whether a rule's text names operations of the catalog, rather than methods and a path."""
+    return rule.startswith(OPERATIONS_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-PREFIX: Final = "operations "
 MAX_SNAPSHOT_BYTES: Final = 1 << 20  # maximum size of an unpacked snapshot
 RISK_LETTERS: Final = {"read": "r", "write": "w", "delete": "d", "admin": "a"}
 _RISKS: Final = {letter: risk for risk, letter in RISK_LETTERS.items()}

@@ -15,8 +15,8 @@ from gateway import clock
 from gateway.access.freeze_operations import host_and_path, patterns_may_overlap
 from gateway.access.issue_keys import may_see_key
 from gateway.access.key_forms import RequestedKey
-from gateway.access.key_rule import MAX_RULE_LENGTH
-from gateway.access.operation_rules import PREFIX, RISK_LETTERS
+from gateway.access.key_rule import MAX_RULE_LENGTH, OPERATIONS_PREFIX
+from gateway.access.operation_rules import RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import responses
 from gateway.api.keys import describe_requester
@@ -99,7 +99,7 @@ class SessionTools:
 
     def rules(self) -> Iterator[str]:
         """Yield key rules that allow these operations. No rule is longer than `MAX_RULE_LENGTH`."""
-        prefix = f"{PREFIX}{self.integration.provider} "
+        prefix = f"{OPERATIONS_PREFIX}{self.integration.provider} "
         if self.is_complete:
             yield prefix + ALL_RISKS
             return
