@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 import click
 
 from gateway.cli.options import is_reference
-from gateway.config import Faults
 from gateway.errors import GatewayError, StartRefused, Unavailable
 
 # ── The command line of this program, with which printed commands begin, so that a person can paste them.
@@ -150,17 +149,21 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
     """
     try:
         yield
-    except Faults as error:
+    except StartRefused as refusal:
+        if as_json:
+            print_fault_as_json(str(refusal))
+        print(f"gateway: {refusal}", file=sys.stderr)
+        sys.exit(1)
+    except Exception as error:
+        from gateway.config import Faults  # imported late, because some commands read no configuration
+
+        if not isinstance(error, Faults):
+            raise
         if as_json:
             print(json.dumps({"ok": False, "faults": [fault_json(fault) for fault in error.faults]}), flush=True)
         print(error, file=sys.stderr)
         if file is not None:
             hint_at_init(file)
-        sys.exit(1)
-    except StartRefused as refusal:
-        if as_json:
-            print_fault_as_json(str(refusal))
-        print(f"gateway: {refusal}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -9,7 +9,6 @@ from os import geteuid
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from gateway.config.config_shape import SECTIONS
 from gateway.config.model import Config, ServerConfig
 from gateway.config.values import is_loopback
 from gateway.documents.read_document import Place, dotted
@@ -134,6 +133,8 @@ def _may_hold_secret(place: Place) -> bool:
 
 @cache
 def _secret_keys() -> frozenset[str]:
+    from gateway.config.config_shape import SECTIONS
+
     return frozenset(
         name
         for shape in SECTIONS.values()

@@ -275,20 +275,13 @@ EXTENSION = "x-"
 
 
 def load(path: Path, *, environ: Mapping[str, str] = os.environ) -> model.Config:
-    """Load the configuration from the YAML or JSON file at `path`.
-
-    Relative paths in the file start from the file's folder. `environ`: the environment variables for ``${NAME}``.
-    Raises Faults with all faults, each as ``file:line``.
-    """
+    """Do what `gateway.config.load` says."""
     document = read_file(path)
     return _config(document, base=path.parent.absolute(), environ=environ, path=path.absolute())
 
 
 def parse(document: Mapping[str, Any], *, base: Path, environ: Mapping[str, str] = os.environ) -> model.Config:
-    """Load the configuration from `document`, a mapping with the same keys as gateway.yaml. Raises Faults.
-
-    `base`: the folder from which relative paths start. `environ`: the environment variables for ``${NAME}``.
-    """
+    """Do what `gateway.config.parse` says."""
     return _config(from_mapping(document), base=base.absolute(), environ=environ, path=None)
 
 

@@ -75,6 +75,28 @@ def test_idle_gateway_has_loaded_no_unused_module(tmp_path: Path, console: str) 
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
+INIT = """
+import sys
+from gateway.__main__ import main
+sys.argv = ["gateway", "init", "--dir", sys.argv[1]]
+try:
+    main()
+finally:
+    print([name for name in ("aiohttp", "pydantic", "rich", "structlog") if name in sys.modules], file=sys.stderr)
+"""
+
+
+def test_init_loads_no_large_library(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INIT, str(tmp_path / "new")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "[]\n")
+
+
+def test_worker_that_replaces_another_loads_no_configuration_reader() -> None:
+    code = "import sys, gateway.server.serving_worker; print('gateway.config.load_config' in sys.modules)"
+    assert output_of_code(START + code) == "False"
+
+
 WATCHING = """
 import asyncio, sys
 from contextlib import aclosing
