@@ -103,6 +103,14 @@ class Section(BaseModel):
         return {key: value for key, value in sent_value.items() if value is not None or key not in cls.model_fields}
 
 
+def _section() -> Any:
+    """Return the default of a section that the file leaves out: its keys have their defaults.
+
+    An instance as the default would make pydantic build a second validator for each section, at each start.
+    """
+    return Field({}, validate_default=True)
+
+
 _CLIENT: Final = ClientLimitsConfig()
 
 
@@ -128,7 +136,7 @@ class ServerShape(Section):
     admin_port: Whole | None = Field(None, ge=0, le=65535)
     admin_host: Host | None = None
     websocket_path: WebsocketPath = "/"
-    limits: ClientLimitsShape = ClientLimitsShape()
+    limits: ClientLimitsShape = _section()
 
 
 class LiveShape(Section):
@@ -152,7 +160,7 @@ class PoolShape(Section):
 class StoreShape(Section):
     url: StoreUrl = "sqlite:///gateway.db"
     encryption_keys: list[EncryptionKey | None] = []
-    pool: PoolShape = PoolShape()
+    pool: PoolShape = _section()
 
 
 class IntegrationShape(Section):
@@ -206,8 +214,8 @@ class LimitsShape(Section):
 class EgressShape(Section):
     allow: list[Network | None] = []
     proxy: OutboundProxy | None = None
-    timeouts: TimeoutsShape = TimeoutsShape()
-    limits: LimitsShape = LimitsShape()
+    timeouts: TimeoutsShape = _section()
+    limits: LimitsShape = _section()
     page_memory_bytes: Whole = Field(256 << 20, ge=64 << 20, le=1 << 40)
     trace_headers: TraceHeaders = "pass"
 
@@ -292,26 +300,26 @@ class ConsoleShape(Section):
     session_hours: Number = Field(12, gt=0, le=168)
     operators: list[Text | None] = []
     viewers: list[Text | None] = []
-    oidc: ConsoleOidcShape = ConsoleOidcShape()
-    identity_headers: IdentityHeadersShape = IdentityHeadersShape()
+    oidc: ConsoleOidcShape = _section()
+    identity_headers: IdentityHeadersShape = _section()
 
 
 class GatewayShape(Section):
-    server: ServerShape = ServerShape()
-    live: LiveShape = LiveShape()
-    store: StoreShape = StoreShape()
+    server: ServerShape = _section()
+    live: LiveShape = _section()
+    store: StoreShape = _section()
     catalog: list[Text | None] = []
     environments: dict[EnvironmentName, EnvironmentShape] = {}
-    egress: EgressShape = EgressShape()
-    call_log: CallLogShape = CallLogShape()
-    request_log: RequestLogShape = RequestLogShape()
-    audit: AuditShape = AuditShape()
+    egress: EgressShape = _section()
+    call_log: CallLogShape = _section()
+    request_log: RequestLogShape = _section()
+    audit: AuditShape = _section()
 
-    tracing: TracingShape = TracingShape()
-    webhooks: WebhooksShape = WebhooksShape()
-    branding: BrandingShape = BrandingShape()
-    connect: ConnectShape = ConnectShape()
-    console: ConsoleShape = ConsoleShape()
+    tracing: TracingShape = _section()
+    webhooks: WebhooksShape = _section()
+    branding: BrandingShape = _section()
+    connect: ConnectShape = _section()
+    console: ConsoleShape = _section()
 
 
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
