@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from gateway.store import Store
 from gateway.store.changes import execute_last
+from gateway.store.migrations import create_tables
 from gateway.store.sqlite.sqlite_backend import prepare, sqlite_engines
 from gateway.store.sqlite.sqlite_driver import Connector
 from gateway.store.transactions import Engines
