@@ -11,7 +11,7 @@ docs/architecture.md shows the packages, and which package may import which othe
     background, pauses                     background tasks; growing pauses between attempts
     generation                             one configuration and everything built from it; replaced by a reload
     runtime, services                      everything that lives as long as the process (ADR 46); its former names
-    __main__                               the command ``gateway``, also as ``python -m gateway``
+    __main__, worker                       the command ``gateway``; the worker process that `gateway serve` starts
 
 Always true: the functions here import other modules only when they are called, because Python runs this file before any
 other module of the gateway, and `gateway.app` imports most of them. The names in `__all__` are the plugin's public

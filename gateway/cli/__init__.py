@@ -2,7 +2,7 @@
 
     lazy_group, options, terminal        imports a command when it is called; shared options; messages and exit codes
     secret_inputs, run_command           reads secrets from variables, files or prompts; opens the store or the runtime
-    serve, worker                        `gateway serve`, and the worker process that its parent starts
+    serve                                `gateway serve`: starts the parent process
     check, doctor                        find faults of a configuration, and problems that would affect end users
     init, init_answers, demo             write a new configuration; run the gateway with a fake provider
     try_                                 sends one call through a running gateway, and shows it in full

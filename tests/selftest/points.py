@@ -110,8 +110,8 @@ def replace_at_once() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
-        from gateway.cli.worker import main as work
         from gateway.startup.imports import skip_unused_modules
+        from gateway.worker import main as work
 
         skip_unused_modules()
         shorten()

@@ -44,8 +44,8 @@ async def _create_database(file: Path) -> None:
 # A worker that has received from its parent which configuration to read.
 WORKER = """
 import socket, sys
-from gateway.cli.worker import main
 from gateway.process.handshake import send_now
+from gateway.worker import main
 ours, its = socket.socketpair()
 send_now(ours, dict(program=sys.argv[0], file={file!r}, as_json=False, place=0, start_from=None))
 try: main(its.fileno())

@@ -11,7 +11,7 @@ import gc
 from gateway.startup.collector import collect_rarely
 collect_rarely()
 before = sum(generation["collections"] for generation in gc.get_stats())
-import gateway.cli.worker
+import gateway.worker
 from gateway.startup.imports import skip_unused_modules
 skip_unused_modules()
 import gateway.server.serving_worker

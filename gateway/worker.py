@@ -1,7 +1,8 @@
-"""``python -m gateway.cli.worker FD``: a worker process, which `gateway serve` (the parent) starts.
+"""``python -m gateway.worker FD``: a worker process, which `gateway serve` (the parent) starts.
 
 FD is the file descriptor of the worker's end of the channel to the parent. A configuration with faults causes the same
-messages and exit code as in `gateway serve`.
+messages and exit code as in `gateway serve`. This module is not in `gateway.cli`, because a worker without faults does
+not need click.
 """
 
 import signal
@@ -33,10 +34,8 @@ def main(descriptor: int) -> int:
     except (EOFError, OSError):
         return 0  # the parent has ended
     sys.argv[0] = start_message["program"]
-    from gateway.cli.terminal import exit_on_faults
-
     file = Path(start_message["file"])
-    with exit_on_faults(start_message["as_json"], file):
+    try:
         config = _load_configuration(file, start_message)
         from gateway.startup.imports import skip_unused_modules
 
@@ -46,6 +45,11 @@ def main(descriptor: int) -> int:
 
         freeze_modules()
         return serve(config, sock, start_message)
+    except Exception:
+        from gateway.cli.terminal import exit_on_faults
+
+        with exit_on_faults(start_message["as_json"], file):
+            raise
 
 
 def _load_configuration(file: Path, start_message: "Message") -> "Config | None":
