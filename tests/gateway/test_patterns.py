@@ -126,22 +126,34 @@ def calls_in(tree: ast.AST) -> Iterator[tuple[ast.expr, str, ast.Call]]:
             yield node.func.value, node.func.attr, node
 
 
+CALL: Final = re.compile(rf"\bre\.compile\(|\.(?:{'|'.join(METHODS)})\(")
+
+
 @cache
 def sources() -> Mapping[str, ast.Module]:
+    """Return the modules that compile a pattern, or call a method that a pattern has."""
     found = {}
     for folder in (ROOT / "gateway", ROOT / "gateway" / "middleware"):  # a link, which rglob does not follow
         for path in folder.rglob("*.py"):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            found[name] = ast.parse(path.read_text())
+            source = path.read_text()
+            if CALL.search(source):
+                found[name] = ast.parse(source)
     return found
+
+
+@cache
+def calls() -> Mapping[str, tuple[tuple[ast.expr, str, ast.Call], ...]]:
+    """Return the calls of methods in each module: what the method is read from, its name, and the call."""
+    return {name: tuple(calls_in(tree)) for name, tree in sources().items()}
 
 
 @cache
 def methods_of() -> Mapping[str, frozenset[str]]:
     """Return the methods that are called on each pattern, by variable (with its module if it is called there)."""
     called: dict[str, set[str]] = {}
-    for module, tree in sources().items():
-        for value, attribute, _ in calls_in(tree):
+    for module, called_here in calls().items():
+        for value, attribute, _ in called_here:
             if attribute in METHODS:
                 for part in ast.walk(value):  # also in ``(A if … else B).match``
                     if isinstance(part, ast.Name):
@@ -177,7 +189,7 @@ def patterns_of_modules() -> Iterator[UsedPattern]:
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
             # skips patterns that the module only imports
-            if isinstance(value, re.Pattern) and variable in assigned_names(sources()[name]):
+            if isinstance(value, re.Pattern) and name in sources() and variable in assigned_names(sources()[name]):
                 where = f"{name}.{variable}"
                 methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)
                 methods = methods or frozenset({"match", "search"})
@@ -187,7 +199,7 @@ def patterns_of_modules() -> Iterator[UsedPattern]:
 def literal_patterns() -> Iterator[UsedPattern]:
     """Yield patterns that are literals of a call such as ``re.sub("…", …)``."""
     for name, tree in sources().items():
-        for value, attribute, call in calls_in(tree):
+        for value, attribute, call in calls()[name]:
             if not (
                 isinstance(value, ast.Name) and value.id == "re" and attribute in (*METHODS, "compile") and call.args
             ):
