@@ -21,7 +21,6 @@ from gateway.access.operation_rules import (
     RISK_LETTERS,
     OperationRule,
     fits_shape,
-    names_operations,
     pack_snapshot,
     without_settings,
 )

@@ -11,7 +11,7 @@ from gateway.access.caller import Caller
 from gateway.access.freeze_operations import freeze_limits
 from gateway.access.key_forms import RequestedKey, check_request, completed_replacement, default_scopes, mint
 from gateway.access.key_rule import names_operations
-from gateway.access.known_keys import names_operations
+from gateway.access.known_keys import MintedKeyCache
 from gateway.access.refusals import CREATE_KEY, KEY_CREATORS, rule_and_fix
 from gateway.access.scopes import REVOKE, covers
 from gateway.catalog.load_catalog import Catalog

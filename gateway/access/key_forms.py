@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.access.key_rule import MAX_WILDCARDS, count_wildcards, names_operations, names_operations
+from gateway.access.key_rule import MAX_WILDCARDS, count_wildcards, names_operations, parse_rule
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey

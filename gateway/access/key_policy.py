@@ -17,7 +17,7 @@ from gateway.access.body_rules import (
     comparison_cost,
 )
 from gateway.access.key_rule import KeyRule, names_operations, parse_rule
-from gateway.access.operation_rules import OperationRule, OperationSet, names_operations, operation_set
+from gateway.access.operation_rules import OperationRule, OperationSet, operation_set
 from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.records.access import ANY_INTEGRATION, KeyLimits
 

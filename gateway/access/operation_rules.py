@@ -26,11 +26,6 @@ _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
 _LITERAL, _MIXED, _WHOLE = range(3)
 
 
-def names_operations(rule: str) -> bool:
-    """Return whether a rule's text names operations, rather than methods and a path."""
-    return rule.startswith(PREFIX)
-
-
 def without_settings(path: str) -> str:
     """Return the beginning of a path with ``*`` in place of each ``${setting}``, because connections differ in it."""
     return _SETTING.sub("*", path)

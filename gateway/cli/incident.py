@@ -72,8 +72,8 @@ def incident(
         from gateway.console.incident_report import MAX_KEYS, incident_subject, report, revoke_all
 
         now = clock.now()
-        times = (("since", since), ("until", until))
-        moments = {name: parse_moment(f"--{name}", text, now) for name, text in times if text}
+        texts = (("since", since), ("until", until))
+        times = {name: parse_moment(f"--{name}", text, now) for name, text in texts if text}
         subject = incident_subject(
             select_environment(runtime, environment),
             integration_id=integration,

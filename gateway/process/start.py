@@ -13,7 +13,7 @@ from typing import Final
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 ROOT: Final = Path(__file__).parents[2]
 # The worker's Python gets these arguments, then the descriptor of its channel.
-WORKER_ARGUMENTS = ("-P", "-m", "gateway.cli.worker")
+WORKER_ARGUMENTS = ("-P", "-m", "gateway.worker")
 
 
 @dataclass(slots=True)

@@ -125,9 +125,8 @@ class Routing:
     - `origins`: the sites whose connections the webhook concerns; empty if the webhook concerns no connection in
       particular
     - `webhook_id`: a unique id of the webhook, for replay detection; None: replays are not detected
-    - `reply`:
-    the response for the provider, as JSON or as text; None for the usual response. A webhook with a `reply` is not
-    forwarded.
+    - `reply`: the response for the provider, as JSON or as text; None for the usual response. A webhook with a `reply` is
+      not forwarded.
     """
 
     origins: Sequence[str] = ()

@@ -403,6 +403,6 @@ def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | str
         }
     if request_json.keys() == {"challenge"} and isinstance(challenge, str):
         return {"challenge": challenge}
-    if question.keys() == {"challenge", "subscription"} and isinstance(challenge, str):
+    if request_json.keys() == {"challenge", "subscription"} and isinstance(challenge, str):
         return challenge  # Twitch
     return {"type": 1} if request_json.get("type") == 1 and "application_id" in request_json else None

@@ -47,9 +47,9 @@ async def find_connection(
         candidates = await runtime.store.connections.list(
             environment, ListFilter(integration_ids=integration_ids, limit=MAX_COMPARED)
         )
-        hint = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in candidates))
+        near_id = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in candidates))
         searched_integrations = f"integration '{integration}'" if integration is not None else "any integration"
-        hint = near or "; `gateway connections list` shows the connections"
+        hint = near_id or "; `gateway connections list` shows the connections"
         print(
             f"gateway: there is no connection '{connection_id}' in {searched_integrations} of environment '{environment}'{hint}",
             file=sys.stderr,

@@ -58,6 +58,14 @@ async def test_reading_a_connection_takes_one_round_trip(store: Store, round_tri
     assert len(round_trips) - before == 1
 
 
+async def test_a_new_database_gets_all_its_tables_in_one_round_trip(engines: Engines, round_trips: list[Any]) -> None:
+    async with engines.writer.begin() as db:
+        await db.exec_driver_sql("SELECT 1")
+        before = len(round_trips)
+        await db.run_sync(create_tables)
+        assert len(round_trips) - before == 2  # the second trip inserts the schema's revision
+
+
 async def test_a_write_takes_a_round_trip_for_each_statement_and_one_for_the_commit(
     engines: Engines, round_trips: list[Any]
 ) -> None:
