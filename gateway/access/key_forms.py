@@ -218,7 +218,7 @@ def _has_one_connection(limits: KeyLimits) -> bool:
 # placeholder is valid, because a path can contain these characters.
 _PLACEHOLDER: Final = re.compile(
     r"\$?\{[^{}/]*(?:\}|(?=/|$))|<[^<>/]*(?:>|(?=/|$))"
-    r"|(?<=/)(?:[^{}/]*\}|[^<>/]*>)|:[A-Za-z_][A-Za-z0-9_-]*(?=/|$))"
+    r"|(?<=/)(?:[^{}/]*\}|[^<>/]*>|:[A-Za-z_][A-Za-z0-9_-]*(?=/|$))"
 )
 _USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
 # The other registered methods: https://www.iana.org/assignments/http-methods
