@@ -88,13 +88,17 @@ class KeyTools:
     def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
         change_count = generation.integrations.changes
-        if (known := self.cached_tools()) is not None:
-            return known
-        known = _cache.get(policy)
+        if (known_tools := self.cached_tools()) is not None:
+            return known_tools
+        known_tools = _cache.get(policy)
         integrations = tuple((integration.integration_id, integration.provider) for integration in self._integrations)
-        if known is not None and known.generation is generation and known.integrations == integrations:
-            known.change_count = change_count
-            return known
+        if (
+            known_tools is not None
+            and known_tools.generation is generation
+            and known_tools.integrations == integrations
+        ):
+            known_tools.change_count = change_count
+            return known_tools
         named_connections = self._named_connections()
         base_paths = self._base_paths(integrations, named_connections)
         find_operations = cache(self._operations)
@@ -111,11 +115,11 @@ class KeyTools:
             if named_connections is not None and (not may_list or len(named_connections) == 1)
             else {}
         )
-        known = KnownTools(
+        known_tools = KnownTools(
             generation, change_count, integrations, base_paths, tools, named_connections, candidates, may_list
         )
-        _cache[policy] = known
-        return known
+        _cache[policy] = known_tools
+        return known_tools
 
     async def find_off_loop(self) -> None:
         """Compute the tools of a key with many rules in a thread, unless the tools are cached.

@@ -122,15 +122,15 @@ class ToolRun:
         try:
             call = call_of_rule(tool, arguments)
             select = None if call.select is None else parse_expression(call.select)
-            chosen = known_tools.chosen_connections.get(tool.name) if call.connection is None else None
-            if chosen is None:
+            name_and_ref = known_tools.chosen_connections.get(tool.name) if call.connection is None else None
+            if name_and_ref is None:
                 if call.connection is None and not known_tools.candidates:
                     return None
                 connection_name = chosen_connection(call, known_tools.candidates)
-                chosen = connection_name, self._ref(connection_name)
+                name_and_ref = connection_name, self._ref(connection_name)
                 if call.connection is None:
-                    known_tools.chosen_connections[tool.name] = chosen
-            connection, ref = chosen
+                    known_tools.chosen_connections[tool.name] = name_and_ref
+            connection, ref = name_and_ref
             if not self._has_correct_path(tool, call, ref):
                 return None
             return self._prepare(tool, tool.name, call, connection, select)

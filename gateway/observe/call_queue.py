@@ -213,10 +213,10 @@ class CallQueue:
                 self._current_uses = self._uses[hour]
             else:
                 del self._uses[hour]
-            waiting = list(counts_by_key.items())
+            unstored_counts = list(counts_by_key.items())
             hour_start = datetime.fromtimestamp(hour * HOUR_S, UTC)
-            while waiting:
-                batch, waiting = waiting[:USES_PER_BATCH], waiting[USES_PER_BATCH:]
+            while unstored_counts:
+                batch, unstored_counts = unstored_counts[:USES_PER_BATCH], unstored_counts[USES_PER_BATCH:]
                 try:
                     await self._use_sink.add_many(
                         [
@@ -225,7 +225,7 @@ class CallQueue:
                         ]
                     )
                 except BaseException:
-                    self._restore_uses(hour, [*batch, *waiting])
+                    self._restore_uses(hour, [*batch, *unstored_counts])
                     raise
 
     def _restore_uses(self, hour: int, counts_by_key: Sequence[tuple[tuple[str, str, str, int], list[int]]]) -> None:

@@ -243,7 +243,7 @@ class Attempts:
                 attempt.end(error="client_left" if timeout is None else error_type(timeout))
             if timeout is None:
                 raise
-            outcome = timeout.outcome(self._generation.egress.timeouts, waits_for_caller=self._upload.waiting)
+            outcome = timeout.outcome(self._generation.egress.timeouts, waits_for_caller=self._upload.waits_for_caller)
             raise timeout from None
         finally:
             origin_limits.release(outcome, probe=probe)
@@ -290,9 +290,9 @@ class Attempts:
         self._timing.upstream_s += handover.spent_s
         self._watch.began_earlier(handover.spent_s)
         if not handover.body_kept:
-            self._upload.kept = False
+            self._upload.is_kept = False
             self._request.content.total_bytes = handover.received
-        self._upload.waiting = handover.waits_for_caller
+        self._upload.waits_for_caller = handover.waits_for_caller
         base_changed = handover.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
         if base_changed and self._may_repeat(sent=getattr(handover.outcome, "sent", True)):
             close = getattr(handover.outcome, "close", None)
@@ -307,7 +307,7 @@ class Attempts:
         if isinstance(fault, EgressError):
             retry_may_help, sent = fault.is_provider_failure, fault.sent
         else:
-            retry_may_help, sent = not self._upload.waiting and not fault.total, True
+            retry_may_help, sent = not self._upload.waits_for_caller and not fault.total, True
         return retry_may_help and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
     async def _after_response(self, exchange: ProviderExchange) -> bool:
@@ -440,7 +440,7 @@ class Attempts:
         upload, request = self._upload, self._request
         has_key = bool(request[UPSTREAM].headers.get(IDEMPOTENCY_KEY))
         return upload.fault is None and may_send_again(
-            request.method, has_key=has_key, body_kept=upload.kept, sent=sent
+            request.method, has_key=has_key, body_kept=upload.is_kept, sent=sent
         )
 
     def _rules(self) -> RetryRules:

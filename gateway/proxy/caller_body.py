@@ -31,11 +31,11 @@ class CallerBody:
     """The body that the caller sends.
 
     - `fault`: the error that ended the body early, or None
-    - `waiting`: whether the gateway waits for the caller's next bytes
+    - `waits_for_caller`: whether the gateway waits for the caller's next bytes
     - `exchange`: the exchange that sends the body; it is closed if the body breaks off, so that the provider does not
       wait for the rest
     - `inflated`: whether the runner has decompressed the body
-    - `kept`: whether all pieces read so far are kept, and can be sent again
+    - `is_kept`: whether all pieces read so far are kept, and can be sent again
     - `keep_bytes`: maximum number of bytes to keep
     """
 
@@ -44,9 +44,9 @@ class CallerBody:
         self._watch = watch
         self.exchange: ProviderExchange | None = None
         self.fault: Exception | None = None
-        self.waiting = False
+        self.waits_for_caller = False
         self.inflated = arrives_inflated(request)
-        self.kept = True
+        self.is_kept = True
         self.keep_bytes = KEPT_BYTES
         self._length: int | None = None
         self._kept_pieces: list[bytes] = []
@@ -84,7 +84,7 @@ class CallerBody:
         while await self._piece(index):
             self._watch.record_progress()
             index += 1
-            if not self.kept:
+            if not self.is_kept:
                 return None
         return b"".join(self._kept_pieces)
 
@@ -97,7 +97,7 @@ class CallerBody:
         """Return the whole body if all of it has arrived and is kept, else None."""
         content = self._request.content
         being_read = self._read_lock is not None and self._read_lock.locked()
-        if not self.kept or being_read or not content.is_eof() or content.exception() is not None:
+        if not self.is_kept or being_read or not content.is_eof() or content.exception() is not None:
             return None
         body = b"".join((*self._kept_pieces, unread := content.read_nowait()))
         self._keep(unread)
@@ -128,13 +128,13 @@ class CallerBody:
     def _keep(self, piece: bytes) -> None:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
-            self.kept = False
+            self.is_kept = False
             self._kept_pieces.clear()  # the reader is past these pieces; from now on the body cannot be sent again
-        elif self.kept and piece:
+        elif self.is_kept and piece:
             self._kept_pieces.append(piece)
 
     async def _receive(self) -> bytes:
-        self.waiting = True
+        self.waits_for_caller = True
         self._watch.caller_idle_s = self._limits.body_idle_s
         began = clock.monotonic()
         try:
@@ -150,7 +150,7 @@ class CallerBody:
                 self.exchange.close()
             raise
         finally:
-            self.waiting = False
+            self.waits_for_caller = False
             self._watch.caller_idle_s = None
 
     def _check_pace(self) -> None:

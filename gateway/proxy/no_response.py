@@ -63,7 +63,7 @@ def _timeout_error(fault: ExchangeTimeout, request: web.Request, upload: CallerB
             f"The call to {origin} did not finish within {fault.limit_s:g} s (egress.timeouts.total_s).",
             close=close,
         )
-    if upload.waiting:
+    if upload.waits_for_caller:
         return InvalidRequest(
             "invalid_body", f"The request body stalled: no byte arrived for {fault.limit_s:g} s.", close=True
         )

@@ -65,7 +65,7 @@ class PageAttempts(Attempts):
         changes nothing.
         """
         if self._request[PAGING].lists_by_post:
-            return self._upload.fault is None and self._upload.kept
+            return self._upload.fault is None and self._upload.is_kept
         return super()._may_repeat(sent=sent)
 
     def requested_wait_s(self, exchange: ProviderExchange) -> float | None:

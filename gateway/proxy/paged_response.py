@@ -212,7 +212,7 @@ class _PagedCall:
         await _check_and_count(request[CALLER], upstream, opened)
         place_credential(opened, upstream, has_body=self._posted_list is not None)
         if self._posted_list is not None:
-            self._upload.replace(self._posted_list.at(position))
+            self._upload.replace(self._posted_list.body_for(position))
         request[UPSTREAM] = upstream
         content, headers = await self.reader.page()
         return await self._parse_content(content, headers, position)

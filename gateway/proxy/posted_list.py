@@ -27,7 +27,7 @@ class PostedList:
         self.digest = digest_of_body(body)
         self._first_page_body = self.current_body = first_page_body
 
-    def at(self, position: Position) -> bytes:
+    def body_for(self, position: Position) -> bytes:
         """Set `current_body` to the body that requests the page at `position`, and return it."""
         self.current_body = body_at(self._first_page_body, position)
         return self.current_body
@@ -60,7 +60,7 @@ async def read_posted_list(request: web.Request, upload: CallerBody) -> PostedLi
     start_position = paging.start
     if start_position is not None and start_position.body_digest != posted_list.digest:
         raise _invalid_header(PAGINATE_FROM, "belongs to another request; send the body of the first request")
-    upload.replace(posted_list.current_body if start_position is None else posted_list.at(start_position))
+    upload.replace(posted_list.current_body if start_position is None else posted_list.body_for(start_position))
     return posted_list
 
 

@@ -94,7 +94,7 @@ class Journals:
 
     def __init__(self) -> None:
         self._writers: dict[Path, JournalWriter] = {}
-        self.sent = SentCredentials()
+        self.sent_credentials = SentCredentials()
 
     def of(self, folder: Path) -> JournalWriter:
         writer = self._writers.get(folder)
@@ -107,7 +107,7 @@ class Journals:
         return next((writer.fault for writer in self._writers.values() if writer.fault), None)
 
     def release(self, attempt: str) -> None:
-        self.sent.forget(attempt)
+        self.sent_credentials.forget(attempt)
         for writer in self._writers.values():
             writer.release(attempt)
 
@@ -179,9 +179,9 @@ async def send_journalled(
     if entry is None:
         _check_still_awaited(wanted_at, timeout_s)
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now, once=True)
-    if journals.sent.has_unread_reply(entry, wanted_at):
+    if journals.sent_credentials.has_unread_reply(entry, wanted_at):
         raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
-    journals.sent.record_sent(entry)
+    journals.sent_credentials.record_sent(entry)
     is_journalled = False
     try:
         writer = journals.of(entry.folder)
@@ -204,9 +204,9 @@ async def send_journalled(
         return reply
     finally:
         if is_journalled:
-            journals.sent.record_response(entry)
+            journals.sent_credentials.record_response(entry)
         else:
-            journals.sent.forget(entry.attempt)
+            journals.sent_credentials.forget(entry.attempt)
 
 
 def _check_still_awaited(wanted_at: float, timeout_s: float) -> None:
