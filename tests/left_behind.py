@@ -23,7 +23,7 @@ MAX_TRAVERSED: Final = 2_000  # objects that each collection may traverse; if mo
 
 THRESHOLDS: Final = (10_000, 20, 20)  # of the collections within a test, as in a gateway that serves
 
-MAX_FROZEN: Final = 1_000_000  # number of frozen objects after which all are traversed again
+MAX_FROZEN: Final = 5_000_000  # number of frozen objects after which all are traversed again, which takes 2 s
 
 _frozen = 0
 _failed = pytest.StashKey[bool]()
