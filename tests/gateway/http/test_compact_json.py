@@ -17,7 +17,6 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-@settings(max_examples=300)
 def test_values_are_the_same_as_with_the_standard_library(value: Any) -> None:
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False), json.dumps(value, indent=1)):
         parsed = parse_json(text.encode())
@@ -31,7 +30,7 @@ def test_text_has_no_spaces_and_no_needless_escapes(value: Any) -> None:
 
 
 @given(st.binary(max_size=40) | st.text('{}[]":,01e.-+tfnu\\ \n', max_size=12).map(str.encode))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_invalid_json_is_refused_as_by_the_standard_library(body: bytes) -> None:
     try:
         wanted: Any = json.loads(body)

@@ -137,9 +137,7 @@ async def test_rotated_token_is_stored_with_bytes_that_are_not_utf_8(running: Ru
     await assert_stored(running, tracker, now, 0)
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(beside=responses, number=st.integers(0, 10**9))
 async def test_rotated_token_is_stored_with_any_other_members(
     running: RunningGateway, tracker: Tracker, beside: dict[str, Any], number: int
@@ -197,7 +195,7 @@ def test_access_token_is_stored_without_an_unusable_refresh_token(refresh: str) 
     assert "refresh_token" not in response
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200)
 @given(
     text=st.one_of(
         st.text(),
