@@ -3,7 +3,6 @@ evidence."""
 
 import asyncio
 import json
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ from gateway.console import incident_report
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUseCount, CredentialUseRef
 from gateway.records.operation import Operation
 from gateway.store.minted_keys import NewMintedKey
+from tests.fakes.commands import command_output
 from tests.fakes.console import at_console, csrf_token, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -165,24 +165,16 @@ async def test_complete_report_has_no_note_on_unlisted_connections(running: Runn
 async def test_incident_command_reports_the_same_as_the_page(running: RunningGateway, stolen_key_id: int) -> None:
     file = running.folder / "gateway.yaml"
     await asyncio.to_thread(file.write_text, json.dumps(running.document))
-    command = [sys.executable, "-m", "gateway", "incident", "-c", str(file), "--key", str(stolen_key_id), "--json"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    found = json.loads(out)
+    command = ["incident", "-c", str(file), "--key", str(stolen_key_id)]
+    found = json.loads((await command_output(*command, "--json")).out)
     assert [connection["connection_id"] for connection in found["connections"]] == ["c1", "c3", "c2"]
     assert found["ended"] == []
-    process = await asyncio.create_subprocess_exec(*command[:-1], stdout=asyncio.subprocess.PIPE)
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    lines = out.decode().splitlines()
+    lines = (await command_output(*command)).out.splitlines()
     assert lines[0].startswith("42 calls, of which failed: 2;")
     assert lines[1].startswith("2 keys, ")
     assert [line.split()[1] for line in lines[3:]] == ["c1", "c3", "c2"]
-    command[-1:] = ["--since", "3d", "--until", "2d", "--delete-connections"]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    _, errors = await asyncio.wait_for(process.communicate(), 60)
-    assert "Nothing was left to revoke or delete with these options." in errors.decode(), "the key itself still works"
+    done = await command_output(*command, "--since", "3d", "--until", "2d", "--delete-connections")
+    assert "Nothing was left to revoke or delete with these options." in done.err, "the key itself still works"
 
 
 async def test_report_on_a_key_with_many_descendants_includes_all(
