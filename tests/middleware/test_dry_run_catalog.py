@@ -156,13 +156,15 @@ def dry_run_of(first_opened: OpenedConnection, *, has_body: bool = False) -> dic
     )
 
 
-@pytest.mark.parametrize("name", distinct())
 @pytest.mark.parametrize("awkward", ["{}", AWKWARD], ids=["plain", "awkward"])
-def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str) -> None:
-    entry, markers = CATALOG.providers[name], Markers(awkward)
-    opened = open_with_markers(entry, markers)
-    for has_body in (False, True):
-        assert leaks(dry_run_of(opened, has_body=has_body), markers.made) == []
+def test_no_placement_of_the_catalog_shows_a_credential(awkward: str) -> None:
+    names = distinct()
+    assert len(names) > 200
+    for name in names:
+        entry, markers = CATALOG.providers[name], Markers(awkward)
+        opened = open_with_markers(entry, markers)
+        for has_body in (False, True):
+            assert leaks(dry_run_of(opened, has_body=has_body), markers.made) == [], name
 
 
 def test_search_finds_an_unmasked_credential() -> None:

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from gateway.config import load, parse
 from gateway.config.config_shape import FORMER, SECTIONS
 
@@ -19,27 +17,29 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("place", "key"), KEYS, ids=[".".join((*place, key)) for place, key in KEYS])
-def test_every_key_is_on_the_page_and_in_the_reference(place: tuple[str, ...], key: str) -> None:
+def test_every_key_is_on_the_page_and_in_the_reference() -> None:
+    page, reference = (ROOT / "docs" / "configuration.md").read_text(), (ROOT / "gateway.yaml").read_text()
+    for place, key in KEYS:
+        nested = "*" in place
+        name = key if nested or not place else ".".join((*place, key))
+        section = f"## {name}" if not place and key != "catalog" else f"| `{name}` |"
+        assert page.count(section) > 0, f"docs/configuration.md lacks {section}"
+        assert re.search(rf"^[ #]*{key}:", reference, re.MULTILINE) is not None, f"gateway.yaml lacks {name}"
+
+
+def test_the_page_states_each_default() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    nested = "*" in place
-    name = key if nested or not place else ".".join((*place, key))
-    section = f"## {name}" if not place and key != "catalog" else f"| `{name}` |"
-    assert section in page
-    reference = (ROOT / "gateway.yaml").read_text()
-    assert re.search(rf"^[ #]*{key}:", reference, re.MULTILINE)
-
-
-@pytest.mark.parametrize(("place", "key"), KEYS, ids=[".".join((*place, key)) for place, key in KEYS])
-def test_the_page_states_each_default(place: tuple[str, ...], key: str) -> None:
-    default = SECTIONS[place].model_fields[key].default
     derived = {"public_url", "provider", "encryption_keys"}
-    if not place or key in derived or not isinstance(default, str | int | float | bool | None):
-        return
-    name = key if "*" in place else ".".join((*place, key))
-    shown = str(default).lower().replace("none", "null")
-    page = (ROOT / "docs" / "configuration.md").read_text()
-    assert f"| `{name}` | `{shown}` |" in page
+    stated = 0
+    for place, key in KEYS:
+        default = SECTIONS[place].model_fields[key].default
+        if not place or key in derived or not isinstance(default, str | int | float | bool | None):
+            continue
+        name = key if "*" in place else ".".join((*place, key))
+        shown = str(default).lower().replace("none", "null")
+        assert page.count(f"| `{name}` | `{shown}` |") > 0, f"docs/configuration.md: {name} must be {shown}"
+        stated += 1
+    assert stated > 50
 
 
 def test_the_reference_loads_and_states_the_defaults() -> None:
