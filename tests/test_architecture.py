@@ -38,30 +38,29 @@ def test_packages_are_found() -> None:
     assert len(PACKAGES) > 35
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_package_is_on_the_page(name: str) -> None:
-    assert name == "gateway" or f"| [`{PACKAGES[name].relative_to(ROOT)}/`]" in PAGE
+def test_package_is_on_the_page() -> None:
+    rows = {name: f"| [`{folder.relative_to(ROOT)}/`]" for name, folder in PACKAGES.items() if name != "gateway"}
+    assert [name for name, row in rows.items() if row not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_docstring_has_a_summary_and_says_what_is_always_true(name: str) -> None:
-    text = docstring(PACKAGES[name])
-    subject, _, rest = text.partition("\n\n")
-    assert subject.endswith(".")
-    assert "\n" not in subject, "docs/architecture.md shows only the first line"
-    assert "Always true: " in rest
-    assert MIN_LINES <= len(text.splitlines()) <= MAX_LINES
+def test_a_package_docstring_has_a_summary_and_says_what_is_always_true() -> None:
+    for name, folder in PACKAGES.items():
+        text = docstring(folder)
+        subject, _, rest = text.partition("\n\n")
+        assert subject.endswith("."), name
+        assert "\n" not in subject, f"docs/architecture.md shows only the first line of {name}"
+        assert "Always true: " in rest, name
+        assert MIN_LINES <= len(text.splitlines()) <= MAX_LINES, name
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_lists_each_of_its_files_once(name: str) -> None:
-    folder = PACKAGES[name]
-    wanted = modules_and_packages_in(folder)
-    if name == "gateway":  # docs/architecture.md lists its packages
-        wanted = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    if name == "gateway.store.migrations.versions":  # their names state their order
-        wanted = set()
-    assert sorted(names_in_list(docstring(folder))) == sorted(wanted)
+def test_a_package_lists_each_of_its_files_once() -> None:
+    for name, folder in PACKAGES.items():
+        wanted = modules_and_packages_in(folder)
+        if name == "gateway":  # docs/architecture.md lists its packages
+            wanted = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+        if name == "gateway.store.migrations.versions":  # their names state their order
+            wanted = set()
+        assert sorted(names_in_list(docstring(folder))) == sorted(wanted), name
 
 
 def test_every_floor_is_on_the_page() -> None:

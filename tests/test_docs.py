@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import pytest
 import yaml
 
 from gateway.app.routes import ROUTES
@@ -14,19 +13,20 @@ from gateway.errors import Code
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-@pytest.mark.parametrize("code", get_args(Code))
-def test_every_error_code_is_documented(code: str) -> None:
-    assert f"| `{code}` |" in (DOCS / "http-api.md").read_text()
+HTTP_API = (DOCS / "http-api.md").read_text()
 
 
-@pytest.mark.parametrize("mode", modes())
-def test_every_auth_mode_is_documented(mode: str) -> None:
-    assert f"| `{mode}` |" in (DOCS / "http-api.md").read_text()
+def test_every_error_code_is_documented() -> None:
+    assert [code for code in get_args(Code) if f"| `{code}` |" not in HTTP_API] == []
 
 
-@pytest.mark.parametrize("path", sorted({path.partition("{")[0].rstrip("/") for _, path, _ in ROUTES}))
-def test_every_route_is_documented(path: str) -> None:
-    assert f"{path}" in (DOCS / "http-api.md").read_text()
+def test_every_auth_mode_is_documented() -> None:
+    assert [mode for mode in modes() if f"| `{mode}` |" not in HTTP_API] == []
+
+
+def test_every_route_is_documented() -> None:
+    paths = {path.partition("{")[0].rstrip("/") for _, path, _ in ROUTES}
+    assert sorted(path for path in paths if path not in HTTP_API) == []
 
 
 def test_every_command_is_in_the_readme_or_the_docs() -> None:
