@@ -277,7 +277,8 @@ class Worker:
             for site in sites:
                 await site.start()
             freeze_startup_objects()
-            await exit_stack.enter_async_context(beside(self._report()))
+            await self._report()  # before `ready`, because the admin port responds with it
+            await exit_stack.enter_async_context(beside(self._keep_reporting()))
             self._channel.send({"type": "ready", **self._announcement()})
             await self._stop.wait()
             log.info("stopping", drain_s=drain_s)
@@ -341,18 +342,21 @@ class Worker:
             self._app[RUNTIME].store.missing_keys.reload_finished()
             self._channel.send({"type": "reloaded", "ok": succeeded})
 
-    async def _report(self) -> None:
-        """Send this worker's health to the parent every second, for the admin port, and publish its metrics."""
+    async def _keep_reporting(self) -> None:
         while True:
-            runtime = self._app[RUNTIME]
-            responses = {}
-            for name, required in (("any", False), ("required", True)):
-                status, body = await readiness(runtime, required=required)
-                responses[name] = {"status": status, "body": body}
-            self._channel.send({"type": "report", **responses})
-            if self._sockets_message["metrics"] is not None:
-                runtime.metrics.publish()
             await asyncio.sleep(REPORT_EVERY_S)
+            await self._report()
+
+    async def _report(self) -> None:
+        """Send this worker's health to the parent, for the admin port, and publish its metrics."""
+        runtime = self._app[RUNTIME]
+        responses = {}
+        for name, required in (("any", False), ("required", True)):
+            status, body = await readiness(runtime, required=required)
+            responses[name] = {"status": status, "body": body}
+        self._channel.send({"type": "report", **responses})
+        if self._sockets_message["metrics"] is not None:
+            runtime.metrics.publish()
 
     def _announcement(self) -> Message:
         runtime = self._app[RUNTIME]

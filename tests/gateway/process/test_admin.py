@@ -9,6 +9,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -105,6 +106,13 @@ async def listens(host: str, port: int) -> bool:
         return False
     writer.close()
     return True
+
+
+async def test_admin_port_is_ready_once_the_gateway_has_said_so(tmp_path: Path) -> None:
+    async with serving(Files(tmp_path, free_port(), admin_port=0)) as gateway, aiohttp.ClientSession() as http:
+        for query in ("", "?store=required"):
+            async with http.get(gateway.metrics_url.removesuffix("/metrics") + f"/ready{query}") as response:
+                assert (response.status, await response.json()) == (200, {"result": "ok"})
 
 
 async def test_each_port_is_open_only_on_its_own_host(tmp_path: Path) -> None:
