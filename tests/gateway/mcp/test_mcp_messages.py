@@ -192,7 +192,6 @@ def test_only_a_single_plain_message_is_accepted(what: str) -> None:
     )
 )
 @example({"id": 1})
-@settings(max_examples=300)
 def test_any_json_is_read_or_refused(value: Any) -> None:
     body = json.dumps(value).encode()
     status = None
