@@ -243,10 +243,12 @@ async def _fits_pending(request: web.Request, pending: PendingConnection) -> boo
     """Return whether a key limited to tags may complete the pending connection. The connection must have the key's tags
     after the completion and, if the connection already exists, also before."""
     policy = request[CALLER].policy
-    existing = await request.app[RUNTIME].store.connections.get(pending.ref)
+    existing_connection = await request.app[RUNTIME].store.connections.get(pending.ref)
     tags = None if pending.new is None else pending.new.tags
-    resulting_tags = tags if tags is not None or existing is None else existing.tags
-    return policy.allows_tags(resulting_tags or {}) and (existing is None or policy.allows_tags(existing.tags))
+    resulting_tags = tags if tags is not None or existing_connection is None else existing_connection.tags
+    return policy.allows_tags(resulting_tags or {}) and (
+        existing_connection is None or policy.allows_tags(existing_connection.tags)
+    )
 
 
 async def telemetry(request: web.Request) -> web.Response:

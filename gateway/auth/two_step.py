@@ -61,8 +61,10 @@ class TwoStep(TokenExchangeMode):
         return dict(credential) if credential.get("token") else (yield from self._log_in(credential, context))
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Refresh with the refresh token if the entry has a `refresh_url`. If either is missing, or if the provider
-        refuses, log in again."""
+        """Refresh with the refresh token if the entry has a `refresh_url`.
+
+        Log in again if there is no refresh token or no `refresh_url`, or if the provider refuses the refresh.
+        """
         if context.provider.refresh_url and credential.get("refresh_token"):
             try:
                 return (yield from self._refresh_or_log_in(credential, context))

@@ -50,20 +50,24 @@ class ApiIntegrations:
     async def add(self, new_integration: Integration) -> Integration | None:
         """Add an integration and return it as stored. Return None if its key is already used, even by an integration
         that is being deleted."""
-        stored = await self._store.integrations.add(new_integration, now=clock.now())
-        if stored is not None:
-            self._live.apply_integration(stored.environment, stored.integration_id, stored)
-        return stored
+        stored_integration = await self._store.integrations.add(new_integration, now=clock.now())
+        if stored_integration is not None:
+            self._live.apply_integration(
+                stored_integration.environment, stored_integration.integration_id, stored_integration
+            )
+        return stored_integration
 
     async def change(self, old_integration: Integration, new_integration: Integration) -> Integration | None:
         """Replace `old_integration` by `new_integration` and return the stored integration. Return None if
         `old_integration` is outdated, or if the new key is not allowed."""
-        stored = await self._store.integrations.change(old_integration, new_integration, now=clock.now())
-        if stored is not None:
-            if old_integration.integration_id != stored.integration_id:
+        stored_integration = await self._store.integrations.change(old_integration, new_integration, now=clock.now())
+        if stored_integration is not None:
+            if old_integration.integration_id != stored_integration.integration_id:
                 self._live.apply_integration(old_integration.environment, old_integration.integration_id, None)
-            self._live.apply_integration(stored.environment, stored.integration_id, stored)
-        return stored
+            self._live.apply_integration(
+                stored_integration.environment, stored_integration.integration_id, stored_integration
+            )
+        return stored_integration
 
     async def delete(self, environment: str, integration_id: str) -> IntegrationDeletion | None:
         """Delete an integration after all its connections. Return None if the integration does not exist. The deletion

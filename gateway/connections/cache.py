@@ -196,18 +196,18 @@ class ConnectionCache:
             due = refresh_from(connection, self.provider_of(connection))
             if _has_expired(connection, now) or (due is not None and now >= due):
                 return None
-            opened = self._open_and_cache(connection, OPEN_FOR_S, clock.monotonic())
+            opened_connection = self._open_and_cache(connection, OPEN_FOR_S, clock.monotonic())
         except (GatewayError, VaultError):
             return None
-        return None if opened.for_one_request else opened
+        return None if opened_connection.for_one_request else opened_connection
 
     async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> OpenedConnection:
         """Return the connection, loaded and refreshed if needed. Raises NotFound if the connection does not exist,
         ReconnectNeeded if the end user must authorize again, and Unavailable if the token cannot be refreshed now."""
         ref = ConnectionRef(environment, integration_id, connection_id)
-        opened = self.peek(ref)
-        if opened is not None:
-            return opened
+        opened_connection = self.peek(ref)
+        if opened_connection is not None:
+            return opened_connection
         self._current.generation.integrations.get(environment, integration_id)
         began_at = clock.monotonic()
         connection = await self.read_row(ref)
@@ -300,25 +300,25 @@ class ConnectionCache:
         secret_config = self._store.open(connection.secret_config)
         integration = self._current.generation.integrations.get(*connection.ref[:2])
         mode = mode_for(provider, credential, connection.ref)
-        opened = open_connection(connection, integration, provider, mode, credential, secret_config)
+        opened_connection = open_connection(connection, integration, provider, mode, credential, secret_config)
         self.rejections.apply_stored_verdict(connection)
         if len(self.provider_at) >= MAX_ORIGINS:
             self.provider_at.clear()  # origins in use are added again within a minute
-        self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
+        self.provider_at.update(dict.fromkeys(opened_connection.allowed_origins, provider.name))
         now = clock.monotonic()
         if self._forgotten_at.get(connection.ref, 0.0) >= began_at:
-            return opened  # deleted during the load: used for this request, but not cached
+            return opened_connection  # deleted during the load: used for this request, but not cached
         if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began_at:
             # The change may be newer than this row, so the next run of the feed reads the row again.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0
-            if opened.for_one_request
+            if opened_connection.for_one_request
             else now + min(usable_s, seconds_left(connection, provider, clock.now(), max_s=OPEN_FOR_S))
         )
         refresh_at = self._refresh_at(connection, provider, now) if mode.refreshable(credential, provider) else None
-        self._put(CacheEntry(connection, opened, good_until, now, refresh_at))
-        return opened
+        self._put(CacheEntry(connection, opened_connection, good_until, now, refresh_at))
+        return opened_connection
 
     def _put(self, entry: CacheEntry) -> None:
         limits = self._limits
@@ -451,19 +451,19 @@ class ConnectionCache:
 
         A row that cannot be read is read again at each run of the feed, until `sweep` drops the row.
         """
-        changed: dict[ConnectionRef, None] = {}
+        changed_refs: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
             cached_entry = self._entries.get(ref)
             if cached_entry is None or cached_entry.connection.mark == mark:
                 self.feed.unread.pop(ref, None)
             else:
-                changed[ref] = None
-        if not changed:
+                changed_refs[ref] = None
+        if not changed_refs:
             return
         first_fault: Exception | None = None
         try:
-            marks = await self._store.connections.marks(list(changed))
-            for ref in list(changed):
+            marks = await self._store.connections.marks(list(changed_refs))
+            for ref in list(changed_refs):
                 entry = self._entries.get(ref)
                 try:
                     if entry is not None and marks.get(ref) != entry.connection.mark:
@@ -471,10 +471,10 @@ class ConnectionCache:
                 except Exception as fault:  # noqa: BLE001 (one failure must not stop the other entries)
                     first_fault = first_fault or fault
                 else:
-                    del changed[ref]
+                    del changed_refs[ref]
                     self.feed.unread.pop(ref, None)
         finally:
-            for ref in changed:
+            for ref in changed_refs:
                 self.feed.unread.setdefault(ref, clock.monotonic())
         if first_fault is not None:
             raise first_fault

@@ -152,19 +152,19 @@ class ChangeFeed:
                     self._managed.replace_all(integrations)
                     self._integrations_missed = False
             store_version = await self._store.changes.version()
-            new_position, changed = position, dict[ConnectionRef, Mark | None]()
+            new_position, changed_marks = position, dict[ConnectionRef, Mark | None]()
             if store_version != version or position.missing:
-                new_position, changed = await self._store.changes.read_since(position)
-                if None in changed.values():  # refreshes by this process need no notification
+                new_position, changed_marks = await self._store.changes.read_since(position)
+                if None in changed_marks.values():  # refreshes by this process need no notification
                     self._on_change()
-            for ref in changed:
+            for ref in changed_marks:
                 for follower in self._followers:
                     follower.handle_change(ref)
-            changed = {
-                ref: mark for ref, mark in changed.items() if ref.integration_id
+            changed_marks = {
+                ref: mark for ref, mark in changed_marks.items() if ref.integration_id
             }  # the other references are of keys
-            self.changed_at.update(dict.fromkeys(changed, clock.monotonic()))
-            refs = {**dict.fromkeys(self.unread), **changed}
+            self.changed_at.update(dict.fromkeys(changed_marks, clock.monotonic()))
+            refs = {**dict.fromkeys(self.unread), **changed_marks}
             for ref in refs:
                 if not ref.connection_id:  # the reference of an integration, not of a connection
                     await self._cache.refresh_integration(ref)

@@ -29,16 +29,16 @@ class ScopeRefusals:
         self._store = store
         self._replace = replace
 
-    async def record(self, opened: OpenedConnection, scopes: tuple[str, ...], path: str) -> ScopeDrift:
+    async def record(self, opened_connection: OpenedConnection, scopes: tuple[str, ...], path: str) -> ScopeDrift:
         """Record that the API requires `scopes`, and return the scopes that the connection now lacks.
 
         `path`: the path of the call, below the base URL.
         """
-        row = opened.connection
+        row = opened_connection.connection
         recorded = row.refused_scopes
         refused = RefusedScopes(scopes, clock.now(), path)
         credential = self._store.open_or_nothing(row.credential)
-        drift = scope_drift(credential, opened.provider, opened.integration, refused=refused)
+        drift = scope_drift(credential, opened_connection.provider, opened_connection.integration, refused=refused)
         lacking_scopes = drift.refused or drift.any_of
         recorded_scopes = () if recorded is None else recorded.scopes
         if not set(lacking_scopes) <= set(recorded_scopes) and len(recorded_scopes) < MAX_SCOPES:

@@ -76,27 +76,28 @@ class EarlyRefreshes:
             OrderedDict()
         )  # monotonic seconds, of refreshes caused by a 401
 
-    async def newer_than(self, opened: OpenedConnection) -> OpenedConnection | None:
-        """Return the connection with a newer credential than `opened`, for which the provider has just returned a 401.
+    async def newer_than(self, opened_connection: OpenedConnection) -> OpenedConnection | None:
+        """Return the connection with a newer credential than `opened_connection`, for which the provider has just returned a 401.
 
         The credential is refreshed now, unless this node or another node has already refreshed it. Returns None if no
         newer credential is available: the mode has no refresh, a 401 has just caused a refresh, or the token endpoint
         refuses or is unavailable.
         """
-        newer_connection = await asyncio.shield(self.start(opened))
+        newer_connection = await asyncio.shield(self.start(opened_connection))
         return (
             newer_connection
-            if newer_connection is not None and newer_connection.connection.version > opened.connection.version
+            if newer_connection is not None
+            and newer_connection.connection.version > opened_connection.connection.version
             else None
         )
 
-    def start(self, opened: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
+    def start(self, opened_connection: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
         """Return the task of the refresh. All calls with the same credential share one task. The task continues if the
         calls end."""
-        key = opened.connection.ref, opened.connection.version
+        key = opened_connection.connection.ref, opened_connection.connection.version
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._newer_credential(opened))
+            task = self._tasks[key] = asyncio.create_task(self._newer_credential(opened_connection))
             task.add_done_callback(lambda done: (self._tasks.pop(key, None), done.cancelled() or done.exception()))
         return task
 
@@ -112,8 +113,8 @@ class EarlyRefreshes:
             task.cancel()
         await self.wait_until_idle()
 
-    async def _newer_credential(self, opened: OpenedConnection) -> OpenedConnection | None:
-        ref, version = opened.connection.ref, opened.connection.version
+    async def _newer_credential(self, opened_connection: OpenedConnection) -> OpenedConnection | None:
+        ref, version = opened_connection.connection.ref, opened_connection.connection.version
         try:
             known_row = await self._rows.read_row(ref)
             row = known_row if known_row.version > version else await self._refresh_early(known_row)
@@ -214,13 +215,13 @@ class Rejections:
         ):
             del self.suspected[row.ref]
 
-    def record_refusal(self, opened: OpenedConnection, status: int, path: str) -> None:
+    def record_refusal(self, opened_connection: OpenedConnection, status: int, path: str) -> None:
         """Count a 401 or 403 to a call with the newest credential. `path`: path of the call, without the query."""
-        row = opened.connection
+        row = opened_connection.connection
         has_other_failure = (
             row.failure is not None and row.failure.code != REJECTED
         )  # a failed refresh says more about the cause
-        if status not in API_DEGRADED or has_other_failure or opened.provider.auth_mode == NOTHING_TO_REJECT:
+        if status not in API_DEGRADED or has_other_failure or opened_connection.provider.auth_mode == NOTHING_TO_REJECT:
             return
         suspicion = self.suspected.get(row.ref)
         if suspicion is None or not _same_grant(suspicion.row, row):

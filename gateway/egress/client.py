@@ -86,11 +86,13 @@ async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) 
     Raises EgressError: ``too_large`` if the decoded body exceeds `limit_bytes`, ``protocol`` if it cannot be decoded.
     """
     decoder = Decoder()
-    encoded = decoder.start(",".join(value for name, value in exchange.headers if name.lower() == "content-encoding"))
+    is_decoded = decoder.start(
+        ",".join(value for name, value in exchange.headers if name.lower() == "content-encoding")
+    )
     content = bytearray()
     try:
         while piece := await exchange.read():
-            for part in decoder.feed(piece) if encoded else (piece,):
+            for part in decoder.feed(piece) if is_decoded else (piece,):
                 content += part
                 if len(content) > limit_bytes:
                     raise EgressError("too_large", f"The response of {origin} has more than {limit_bytes} bytes.")
@@ -161,13 +163,13 @@ class Egress:
         for pool in self._pools.values():
             yield pool.origin, pool.load
 
-    def retire(self, unused: Callable[[], None]) -> None:
+    def retire(self, on_unused: Callable[[], None]) -> None:
         """Close idle connections now, and other connections after their exchange.
 
-        Call this when another egress replaces this one. `unused`: called when no connection is left. A request that
+        Call this when another egress replaces this one. `on_unused`: called when no connection is left. A request that
         still uses this egress can open another connection.
         """
-        self._on_unused = unused
+        self._on_unused = on_unused
         for pool in list(self._pools.values()):
             pool.retire()
         self._report_if_unused()
@@ -216,7 +218,7 @@ class Egress:
                 if not reused or not replaceable(request.method, has_body=body is not None and body.length != 0):
                     raise closed_without_response(pool.origin) from fault
         pool = self._pool(request)
-        connection = await pool.acquire(fresh=True)
+        connection = await pool.acquire(must_be_new=True)
         try:
             return await connection.exchange(
                 message, streamed_body, method=request.method, may_switch=upgrade is not None
@@ -398,7 +400,7 @@ async def fetch_reply(
     `now`: returns the time for the reply's `asked_at`; None means the clock of this process. `once`: as in
     `Egress.fetch`.
     """
-    began = clock.monotonic()
+    began_at = clock.monotonic()
     response = await egress.fetch(
         call.method,
         call.url,
@@ -411,5 +413,5 @@ async def fetch_reply(
     )
     # The monotonic clock measures the duration, so that a change of the system clock meanwhile does not change an
     # expiry.
-    asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began)
+    asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began_at)
     return Reply(response.status, response.headers, response.body, asked_at)

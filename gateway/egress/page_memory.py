@@ -1,8 +1,8 @@
 """Limits the memory for the pages of paged calls. All calls of this process share the limit, fairly for each key.
 
 A call reserves memory before it reads a large page, and waits until enough memory is free. A waiting call has no
-memory, so calls cannot deadlock. Free memory goes to the key that has the least. The calls of one key get it in the
-order of their arrival.
+memory, so calls cannot deadlock. Free memory goes to the key that has the least. The calls of one key get memory in
+the order of their arrival.
 """
 
 import asyncio

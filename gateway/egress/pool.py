@@ -99,13 +99,13 @@ class Pool:
         elif not (self._waiting and self._give_to_waiting(connection)):
             self._keep_idle(connection)
 
-    async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
+    async def acquire(self, *, must_be_new: bool = False) -> ProviderConnection:
         """Return a connection for one request. After the request, the connection returns to this pool or closes.
 
-        `fresh`: return a new connection. Raises EgressError ``busy`` if no connection becomes free in time, or
+        `must_be_new`: return a new connection. Raises EgressError ``busy`` if no connection becomes free in time, or
         if too many requests wait. Raises the error of `dial` if no connection can be opened.
         """
-        connection = None if fresh else self.acquire_idle()
+        connection = None if must_be_new else self.acquire_idle()
         if connection is None:
             if len(self._open) + self._dialling < self._limits.connections:
                 self._dialling += 1
@@ -113,7 +113,7 @@ class Pool:
                 connection = await self._wait()
         if connection is None:
             return await self._dial_new()
-        if fresh:  # the provider has closed one idle connection, and might have closed this one too
+        if must_be_new:  # the provider has closed one idle connection, and might have closed this one too
             self._dialling += 1
             connection.abort()
             return await self._dial_new()

@@ -169,7 +169,7 @@ class PushedUpload:
 
 
 MAX_UNREAD_BYTES: Final = 256 * 1024
-MAX_EARLY_BYTES: Final = 64 * 1024  # of a response that is read after the connection has ended
+MAX_EARLY_BYTES: Final = 64 * 1024  # maximum part of a response that is read after the connection has ended
 _IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 

@@ -182,17 +182,17 @@ class ResponseReader:
             raise MalformedMessage("its first line is not a status line")
         self._incomplete_head = head_start
 
-    def _begin(self, head: ResponseHead, rest: bytes) -> None:
+    def _begin(self, head: ResponseHead, first_body_bytes: bytes) -> None:
         if head.status == 101 and not self._may_switch:
             raise MalformedMessage("it switches protocols without a request to do so")
         self._listener.head_arrived(head)
         length = head.length
         if self._without_body or head.status in _BODILESS or head.status == 101 or length == 0:
-            self._end(rest)
+            self._end(first_body_bytes)
             return
         if length is not None:
-            if length == len(rest):  # the body arrived together with the head, as for most small responses
-                self._listener.body_arrived(rest)
+            if length == len(first_body_bytes):  # the body arrived together with the head, as for most small responses
+                self._listener.body_arrived(first_body_bytes)
                 self._end(b"")
                 return
             self._stage, self._body_bytes_left = _COUNTED, length
@@ -200,8 +200,8 @@ class ResponseReader:
             self._stage, self._chunked_decoder = _CHUNKED, ChunkedDecoder()
         else:
             self._stage = _UNTIL_CLOSE
-        if rest:
-            self.feed(rest)
+        if first_body_bytes:
+            self.feed(first_body_bytes)
 
     def _read_counted_body(self, data: bytes) -> None:
         bytes_left = self._body_bytes_left = self._body_bytes_left - len(data)

@@ -148,9 +148,9 @@ class PlayedProvider:
         """The last issued access token; empty if there is none."""
         return self.tokens[-1] if self.tokens else ""
 
-    def received_since(self, mark: int, *roles: str) -> list[ReceivedRequest]:
-        """Return the received requests with index `mark` and later. If `roles` are given, filter by these roles."""
-        return [arrival for arrival in self.arrivals[mark:] if not roles or arrival.role in roles]
+    def received_since(self, first_index: int, *roles: str) -> list[ReceivedRequest]:
+        """Return the received requests with index `first_index` and later. If `roles` are given, filter by these roles."""
+        return [arrival for arrival in self.arrivals[first_index:] if not roles or arrival.role in roles]
 
     async def response(self, request: web.BaseRequest) -> web.StreamResponse:
         """Record the request and return the provider's response."""

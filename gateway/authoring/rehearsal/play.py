@@ -76,13 +76,13 @@ class RehearsalState:
         known_secrets = [*self.samples.secrets(), *([registered_secret] if registered_secret else [])]
         return [*known_secrets, *self.actor.tokens, *self.actor.refresh_tokens]
 
-    def step_place(self, step: str, mark: int) -> Place:
+    def step_place(self, step: str, first_index: int) -> Place:
         """Return the entry's field that describes `step`, for messages.
 
-        If no single field describes the step, return the field of the last request. `mark`: the number of requests
-        before the step.
+        If no single field describes the step, return the field of the last request. `first_index`: the index of the
+        step's first request.
         """
-        arrivals = self.actor.received_since(mark)
+        arrivals = self.actor.received_since(first_index)
         place = {
             "verification": ("proxy", "verification"),
             "page": ("proxy", "paginate"),
@@ -136,9 +136,9 @@ class RehearsalState:
         values = flat_values(self.connection_json.get("connection_config") or {})
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
-    def token_requests(self, mark: int) -> list[ReceivedRequest]:
-        """Return the requests to token URLs and for additional steps, starting with the request number `mark`."""
-        arrivals = self.actor.received_since(mark)
+    def token_requests(self, first_index: int) -> list[ReceivedRequest]:
+        """Return the requests to token URLs and for additional steps, from the index `first_index` on."""
+        arrivals = self.actor.received_since(first_index)
         return [arrival for arrival in arrivals if arrival.role in TOKEN_ROLES or arrival.role.startswith("step")]
 
 
@@ -339,16 +339,19 @@ class _Rehearsal(RehearsalState):
         for name, run in steps.items():
             step = RehearsedStep(name)
             self.steps.append(step)
-            mark = len(self.actor.arrivals)
+            first_index = len(self.actor.arrivals)
             try:
-                await run(step, mark)
+                await run(step, first_index)
             except (RehearsalRefused, ClientError, TimeoutError) as fault:
                 step.checks.append(
                     RehearsalCheck(
-                        f"{name} works", False, self.step_place(step.name, mark), str(fault) or "no response in time"
+                        f"{name} works",
+                        False,
+                        self.step_place(step.name, first_index),
+                        str(fault) or "no response in time",
                     )
                 )
-            step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.received_since(mark)]
+            step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.received_since(first_index)]
             secret_values = tuple(self.secrets())
             step.checks = [
                 replace(check, what=scrubbed(check.what, secret_values), detail=scrubbed(check.detail, secret_values))
@@ -357,7 +360,7 @@ class _Rehearsal(RehearsalState):
             if name == "connect" and not all(check.ok for check in step.checks) and not self.connection_json:
                 return  # without a connection no other step can run
 
-    async def _connect(self, step: RehearsedStep, mark: int) -> None:
+    async def _connect(self, step: RehearsedStep, first_index: int) -> None:
         self.config = dict(self.samples.config)
         request_url = ""
         if is_redirecting(self.provider):
@@ -370,7 +373,7 @@ class _Rehearsal(RehearsalState):
             step.checks += authorization_checks(
                 request_url, self.provider, known_values, self.samples, self.gateway, self.entry
             )
-        arrivals = self.token_requests(mark)
+        arrivals = self.token_requests(first_index)
         if self.provider.auth_mode in MODES_WITH_REFRESH:
             callback = f"{self.gateway.url}/oauth/callback"
             if request_url:
@@ -379,7 +382,7 @@ class _Rehearsal(RehearsalState):
                 known_values = replace(known_values, values={**known_values.values, **callback_values})
             step.checks += token_checks(arrivals, known_values, self.samples, callback)
         if self.provider.auth_mode == "CUSTOM" and self.provider.installation_access_url is not None:
-            step.checks += access_checks(self.actor.received_since(mark), known_values, self.actor.tokens[0])
+            step.checks += access_checks(self.actor.received_since(first_index), known_values, self.actor.tokens[0])
         for key in ("token_response_metadata", "redirect_uri_metadata"):
             for name in getattr(self.provider, key) or ():
                 step.checks.append(
@@ -392,12 +395,14 @@ class _Rehearsal(RehearsalState):
         if spec is None:
             step.skipped = "the entry has no proxy.verification"
             return
-        mark = 0
+        first_index = 0
         if is_redirecting(self.provider):  # the gateway does not verify new grants, so import the credential
-            mark = len(self.actor.arrivals)
+            first_index = len(self.actor.arrivals)
             await import_credential(self.gateway, self.provider, self.connection_json)
         known_values = self.known_values()
-        arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.method == spec.method]
+        arrivals = [
+            arrival for arrival in self.actor.received_since(first_index, "proxy") if arrival.method == spec.method
+        ]
         paths = [path for endpoint in spec.endpoints if (path := known_values.path(f"http://host{endpoint}"))]
         matches = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
         place: Place = ("proxy", "verification")
@@ -422,14 +427,14 @@ class _Rehearsal(RehearsalState):
         finally:
             self.actor.refuses_credentials = False
 
-    async def _call(self, step: RehearsedStep, mark: int) -> None:
+    async def _call(self, step: RehearsedStep, first_index: int) -> None:
         status, text = await self.gateway.call_provider(self.connection_id, CALL_PATH)
-        arrivals = self.actor.received_since(mark, "proxy")
+        arrivals = self.actor.received_since(first_index, "proxy")
         if status != 200 or not arrivals:
             raise RehearsalRefused(f"GET /proxy{CALL_PATH} returned {status}: {text[:300]}")
         step.checks += call_checks(arrivals[-1], self.known_values(), self.samples, self.entry, self.connection_json)
 
-    async def _refresh(self, step: RehearsedStep, mark: int) -> None:
+    async def _refresh(self, step: RehearsedStep, first_index: int) -> None:
         mode = self.provider.auth_mode
         if mode not in MODES_WITH_REFRESH:
             step.skipped = REFRESH_SKIPPED.get(mode, f"a credential of {mode} does not expire")
@@ -440,7 +445,7 @@ class _Rehearsal(RehearsalState):
         )
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
         self.connection_json = await self.gateway.connection(self.connection_id, force_refresh=True)
-        arrivals = self.token_requests(mark)
+        arrivals = self.token_requests(first_index)
         if not arrivals:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
             step.checks.append(RehearsalCheck("a new token was requested", False, place, "no request was received"))
@@ -450,7 +455,7 @@ class _Rehearsal(RehearsalState):
         step.checks.append(RehearsalCheck("a new token was issued", is_new, ("token_response",), "it is the old one"))
         await self._call(step, len(self.actor.arrivals))
 
-    async def _page(self, step: RehearsedStep, mark: int) -> None:
+    async def _page(self, step: RehearsedStep, first_index: int) -> None:
         scheme = self.provider.proxy.paginate
         if scheme is None:
             step.skipped = "the entry has no proxy.paginate"
@@ -462,15 +467,17 @@ class _Rehearsal(RehearsalState):
         status, text = await self.gateway.call_provider(
             self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit_text}"}
         )
-        arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
+        arrivals = [
+            arrival for arrival in self.actor.received_since(first_index, "proxy") if arrival.path.endswith(LIST_PATH)
+        ]
         step.checks += page_checks(scheme, status, text, arrivals)
 
-    async def _revocation(self, step: RehearsedStep, mark: int) -> None:
+    async def _revocation(self, step: RehearsedStep, first_index: int) -> None:
         if self.provider.revocation_url is None:
             step.skipped = "the entry has no revocation_url"
             return
         path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={INTEGRATION}"
         body = await self.gateway.json("DELETE", path)
-        arrivals = self.actor.received_since(mark, "revocation_url")
+        arrivals = self.actor.received_since(first_index, "revocation_url")
         tokens = {*self.actor.tokens, *self.actor.refresh_tokens}
         step.checks += revocation_checks(self.provider, body.get("revocation", ()), arrivals, tokens)
