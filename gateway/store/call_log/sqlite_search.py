@@ -132,7 +132,7 @@ def _search_segment(
 
 
 def _has_fewer_rows(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
-    """Return whether fewer rows have one of these subjects than `segment.matching_rows`."""
+    """Return whether fewer rows have one of these subjects than the `matching_rows` of `segment`."""
     rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({_placeholders(subjects)}) LIMIT ?"
     return bool(
         db.execute(
