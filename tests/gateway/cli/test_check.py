@@ -258,7 +258,7 @@ def test_json_has_file_and_line_of_each_fault(file: Path) -> None:
         "where": f"{file}:1",
         "file": str(file),
         "line": 1,
-        "message": "live.ttl_s: must be a number of seconds",
+        "message": "live.ttl_s: must be a number of seconds, not 'never'",
     } in report["faults"]
 
 
