@@ -159,38 +159,37 @@ OTHER_OBJECTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("method", "extra"),
-    [
-        (b"PUT", b"x-amz-copy-source: /container/secret"),
-        (b"PUT", b"x-ms-copy-source: https://account.example/container/secret"),
-        (b"PUT", b"x-ms-rename-source: /container/secret"),
-        (b"PUT", b"x-goog-copy-source: container/secret"),
-        (b"PUT", b"x-oss-copy-source: /container/secret"),
-        (b"PUT", b"x-object-manifest: container/secret"),
-        (b"PUT", b"x-emc-path: /container/secret"),
-        *((b"PUT", name + b": /container/secret") for name in OTHER_OBJECTS),
-        (b"COPY", b"Destination: /container/outbox/x"),
-        (b"MOVE", b"Destination: https://dav.example/container/outbox/x"),
-    ],
+COPIES = (
+    (b"PUT", b"x-amz-copy-source: /container/secret"),
+    (b"PUT", b"x-ms-copy-source: https://account.example/container/secret"),
+    (b"PUT", b"x-ms-rename-source: /container/secret"),
+    (b"PUT", b"x-goog-copy-source: container/secret"),
+    (b"PUT", b"x-oss-copy-source: /container/secret"),
+    (b"PUT", b"x-object-manifest: container/secret"),
+    (b"PUT", b"x-emc-path: /container/secret"),
+    *((b"PUT", name + b": /container/secret") for name in OTHER_OBJECTS),
+    (b"COPY", b"Destination: /container/outbox/x"),
+    (b"MOVE", b"Destination: https://dav.example/container/outbox/x"),
 )
-async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
-    gateway: TwoConnectionGateway, method: bytes, extra: bytes
-) -> None:
+
+
+async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(gateway: TwoConnectionGateway) -> None:
     rules = ["PUT,COPY,MOVE /container/inbox/*"]
     key = (await gateway.key(limits={"connections": ["acme/c1"], "rules": rules}))["secret"]
     target, empty = b"/proxy/container/inbox/x", b"Content-Length: 0\r\n"
-    refused = await gateway.raw(message(key, target, empty + extra + b"\r\n", method=method))
-    assert (refused.status, refused.code) == (403, "forbidden")
-    assert gateway.provider.heads == []
+    for method, extra in COPIES:
+        refused = await gateway.raw(message(key, target, empty + extra + b"\r\n", method=method))
+        assert (refused.status, refused.code) == (403, "forbidden"), extra
+        assert gateway.provider.heads == [], extra
     assert (await gateway.raw(message(key, target, empty, method=b"PUT"))).status == 200
     assert (await gateway.raw(message(key, target, empty + b"Destination: x\r\n", method=b"PUT"))).status == 200
     conditions = b"x-amz-copy-source-range: bytes=0-9\r\nx-source: a\r\nlink-target: b\r\nx-source-url: c\r\n"
     assert (await gateway.raw(message(key, target, empty + conditions, method=b"PUT"))).status == 200
-    gateway.provider.heads.clear()
     everything = (await gateway.key("wide", limits={"connections": ["acme/c1"]}))["secret"]
-    assert (await gateway.raw(message(everything, target, empty + extra + b"\r\n", method=method))).status == 200
-    assert len(gateway.provider.heads) == 1, "a key without rules may send them"
+    for method, extra in COPIES:
+        gateway.provider.heads.clear()
+        assert (await gateway.raw(message(everything, target, empty + extra + b"\r\n", method=method))).status == 200
+        assert len(gateway.provider.heads) == 1, f"a key without rules may send {extra.decode()}"
 
 
 METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"PROPFIND", b"TRACE")
