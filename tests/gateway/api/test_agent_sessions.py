@@ -105,51 +105,49 @@ def body_with_pinned_connection(connection_id: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code", "payload"),
-    [
-        ({"toolset": {"other": "*"}}, 400, "unknown_integration", {"integrations": ["other"]}),
-        (
-            {"toolset": {"acme": {"allow": {"tools": ["create-issue"]}}}},
-            400,
-            "unknown_tool",
-            {"tools": [{"integration_id": "acme", "tool": "create-issue"}]},
-        ),
-        (
-            {"toolset": {"acme": {"deny": {"tools": ["get_item"]}}}, "pinned_tools": {"acme": ["get_item"]}},
-            400,
-            "tool_not_in_toolset",
-            {"pinned": [{"integration_id": "acme", "tool": "get_item"}]},
-        ),
-        ({"meta_tools": {"nango_shell": True}}, 400, "unknown_meta_tool", {"meta_tools": ["nango_shell"]}),
-        (
-            {"tenant": body_with_pinned_connection("c9")},
-            400,
-            "unknown_pinned_connection",
-            {"pinned": [{"integration_id": "acme", "connection_id": "c9"}]},
-        ),
-        (
-            {"tenant": body_with_pinned_connection("c2")},
-            400,
-            "pinned_connection_not_matched",
-            {"pinned": [{"integration_id": "acme", "connection_id": "c2", "candidates": [{"connection_id": "c1"}]}]},
-        ),
-        ({"tenant": {"connections": {"any": [{"tags": {"team": "green"}}]}}}, 404, "unknown_connection", None),
-        ({"meta_tools": {"nango_proxy": True}}, 501, "not_offered", None),
-        ({"meta_tools": {"nango_execute": False}}, 501, "not_offered", None),
-        ({"tenant": {"connections": {}}}, 400, "invalid_body", None),
-        ({"tenant": {"connections": {"any": [{"tags": {}}]}}}, 400, "invalid_body", None),
-        ({"expires_in": "31d"}, 400, "invalid_body", None),
-        ({"expires_in": "0s"}, 400, "invalid_body", None),
-    ],
-)
-async def test_impossible_session_is_refused_with_a_reason(
-    gateway: AgentGateway, body: Any, status: int, code: str, payload: Any
-) -> None:
-    fault = await create_session(gateway, status, **body)
-    assert fault["code"] == code
-    assert fault.get("payload") == payload
-    assert (await gateway.running.json("GET", "/environment/api-keys", expect=200))["data"] == []
+IMPOSSIBLE: list[tuple[Any, int, str, Any]] = [
+    ({"toolset": {"other": "*"}}, 400, "unknown_integration", {"integrations": ["other"]}),
+    (
+        {"toolset": {"acme": {"allow": {"tools": ["create-issue"]}}}},
+        400,
+        "unknown_tool",
+        {"tools": [{"integration_id": "acme", "tool": "create-issue"}]},
+    ),
+    (
+        {"toolset": {"acme": {"deny": {"tools": ["get_item"]}}}, "pinned_tools": {"acme": ["get_item"]}},
+        400,
+        "tool_not_in_toolset",
+        {"pinned": [{"integration_id": "acme", "tool": "get_item"}]},
+    ),
+    ({"meta_tools": {"nango_shell": True}}, 400, "unknown_meta_tool", {"meta_tools": ["nango_shell"]}),
+    (
+        {"tenant": body_with_pinned_connection("c9")},
+        400,
+        "unknown_pinned_connection",
+        {"pinned": [{"integration_id": "acme", "connection_id": "c9"}]},
+    ),
+    (
+        {"tenant": body_with_pinned_connection("c2")},
+        400,
+        "pinned_connection_not_matched",
+        {"pinned": [{"integration_id": "acme", "connection_id": "c2", "candidates": [{"connection_id": "c1"}]}]},
+    ),
+    ({"tenant": {"connections": {"any": [{"tags": {"team": "green"}}]}}}, 404, "unknown_connection", None),
+    ({"meta_tools": {"nango_proxy": True}}, 501, "not_offered", None),
+    ({"meta_tools": {"nango_execute": False}}, 501, "not_offered", None),
+    ({"tenant": {"connections": {}}}, 400, "invalid_body", None),
+    ({"tenant": {"connections": {"any": [{"tags": {}}]}}}, 400, "invalid_body", None),
+    ({"expires_in": "31d"}, 400, "invalid_body", None),
+    ({"expires_in": "0s"}, 400, "invalid_body", None),
+]
+
+
+async def test_impossible_session_is_refused_with_a_reason(gateway: AgentGateway) -> None:
+    for body, status, code, payload in IMPOSSIBLE:
+        fault = await create_session(gateway, status, **body)
+        assert fault["code"] == code, body
+        assert fault.get("payload") == payload, body
+        assert (await gateway.running.json("GET", "/environment/api-keys", expect=200))["data"] == [], body
 
 
 @pytest.mark.parametrize(
