@@ -32,6 +32,7 @@ REFUSED = [
     pytest.param(get(version=b"HTTP/0.9"), 505, "bad_framing", id="HTTP/0.9"),
     pytest.param(get(version=b"HTTP/1.2"), 505, "bad_framing", id="HTTP/1.2"),
     pytest.param(b"GET /\r\n" + HOST + b"\r\n", 505, "bad_framing", id="no version"),
+    pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "bad_framing", id="the preface of HTTP/2"),
     pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, "bad_framing", id="no Host"),
     pytest.param(b"GET / HTTP/1.1\r\n" + HOST * 2 + b"\r\n", 400, "bad_framing", id="two Hosts"),
     pytest.param(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "bad_framing", id="a space in Host"),
