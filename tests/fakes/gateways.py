@@ -1,6 +1,7 @@
 """A gateway for tests: the real application on the gateway's own runner, on a free port, in this process."""
 
 import asyncio
+import math
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from aiohttp import web
 import gateway
 from gateway import config as configuration
 from gateway.process.sockets import BACKLOG
+from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime
 from gateway.server.fast_path import FastPath
 from gateway.server.runner import GatewayServer
@@ -118,6 +120,17 @@ class RunningGateway:
         credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
         body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **extra}
         return await self.json("POST", "/connections", json=body, expect=201)
+
+    async def wait_until_changes_are_read(self, ref: ConnectionRef) -> None:
+        """Wait until the gateway has read the change of this connection, and all earlier changes.
+
+        For tests that set the clock forward or stop the database: a change that is not read within `trust_s` takes the
+        connection out of memory.
+        """
+        feed = self.runtime.live.feed
+        async with asyncio.timeout(PATIENCE_S):
+            while feed.unread or feed.changed_at.get(ref, math.inf) > feed.synced_at:
+                await asyncio.sleep(0.01)
 
     async def session_token(self, **body: Any) -> str:
         response = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)

@@ -26,6 +26,7 @@ async def import_and_call(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     async with running.call_proxy("c1") as response:
         assert response.status == 200
+    await running.wait_until_changes_are_read(REF)
 
 
 async def wait_for_new_token(running: RunningGateway) -> None:
@@ -148,6 +149,7 @@ async def test_a_call_during_a_refresh_that_fails_schedules_the_next_refresh(
         assert response.status == 200
     await fail(other, tracker)
     tracker.response = None
+    await running.wait_until_changes_are_read(REF)
     advance_clock(LIFETIME_S - 5)
     await wait_for_new_token(running)
 
@@ -163,6 +165,7 @@ async def test_a_call_with_a_token_whose_refresh_failed_schedules_the_next_attem
         assert response.status == 200
     assert tracker.calls["refresh_token"] == 1
     tracker.response = None
+    await running.wait_until_changes_are_read(REF)
     advance_clock(MAX_FIRST_WAIT_S)
     await wait_for_new_token(running)
 
