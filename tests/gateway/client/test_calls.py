@@ -82,17 +82,17 @@ async def call(request: pytest.FixtureRequest, paged_gateway: PagedGateway) -> A
             await asyncio.to_thread(blocking.close)
 
 
-@pytest.mark.parametrize("method", METHODS)
-async def test_every_method_makes_the_same_proxied_call(call: Call, method: str) -> None:
-    response: Response = await call(
-        method, endpoint="/a%2Fb?x=1", params={"max": 5, "ids": [1, 2]}, headers={"X-Mine": "1"}
-    )
-    assert (response.status, response.ok, response.headers["X-Method"]) == (200, True, method.upper())
-    assert response.request_id
-    if method != "head":
-        body = response.json()
-        assert body["target"] == "/v1/a%2Fb?x=1&max=5&ids=1&ids=2"
-        assert (body["key"], body["mine"], body["body"]) == (KEY, "1", "")
+async def test_every_method_makes_the_same_proxied_call(call: Call) -> None:
+    for method in METHODS:
+        response: Response = await call(
+            method, endpoint="/a%2Fb?x=1", params={"max": 5, "ids": [1, 2]}, headers={"X-Mine": "1"}
+        )
+        assert (response.status, response.ok, response.headers["X-Method"]) == (200, True, method.upper())
+        assert response.request_id
+        if method != "head":
+            body = response.json()
+            assert body["target"] == "/v1/a%2Fb?x=1&max=5&ids=1&ids=2"
+            assert (body["key"], body["mine"], body["body"]) == (KEY, "1", ""), method
 
 
 async def test_any_method_can_be_named(call: Call) -> None:
