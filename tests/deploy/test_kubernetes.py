@@ -66,9 +66,9 @@ def write_pod_files(folder: Path, store_url: str) -> Path:
 
 def with_test_folders(text: str, folder: Path) -> str:
     """Return `text` with the folders in `folder` in place of those in which the volumes are mounted."""
-    for mount in GATEWAY["volumeMounts"]:
-        text = re.sub(rf"{mount['mountPath']}(?![\w-])", str(folder / mount["name"]), text)
-    return text
+    folders = {mount["mountPath"]: str(folder / mount["name"]) for mount in GATEWAY["volumeMounts"]}
+    mounted = "|".join(sorted(map(re.escape, folders), reverse=True))  # the longest path first
+    return re.sub(rf"({mounted})(?![\w-])", lambda match: folders[match[1]], text)
 
 
 @pytest.fixture

@@ -124,7 +124,12 @@ def test_faults_are_printed_as_one_line_of_json(file: Path) -> None:
     assert json.loads(result.stdout) == {
         "ok": False,
         "faults": [
-            {"where": f"{file}:6", "message": "live.ttl_s: must be a number of seconds", "file": str(file), "line": 6}
+            {
+                "where": f"{file}:6",
+                "message": "live.ttl_s: must be a number of seconds, not 'never'",
+                "file": str(file),
+                "line": 6,
+            }
         ],
     }
 
