@@ -5,6 +5,7 @@ needs.
 import os
 import ssl
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gateway.app import lifetime
 from gateway.catalog import load_catalog
 from gateway.catalog.checks import ExternalNames
 from gateway.config import Fault
+from gateway.events.audit_keeper import AuditKeeper
 from gateway.pages.templates import Templates
 
 
@@ -25,9 +27,9 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the shipped catalog once, compile each SQL statement and page template once, and do not read the system's
     certificates.
 
-    Tests need no system certificates, because no test calls a public host. Housekeeping does not start by itself,
-    because it would then run at a time that depends on the machine. A test starts the part of housekeeping that it
-    tests.
+    Tests need no system certificates, because no test calls a public host. Housekeeping and the keeper of the audit
+    trail do not start by themselves, because they would then run at a time that depends on the machine. A test starts
+    the part that it tests.
     """
     shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.entry_files
     shipped_files = list_files(shipped)
@@ -60,6 +62,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
             load_all(self, purpose)
 
     monkeypatch.setattr(lifetime, "HOUSEKEEPING_DELAY_S", 3600.0)
+    monkeypatch.setattr(lifetime, "AuditKeeper", partial(AuditKeeper, batch_delay_s=3600.0))
     monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
     monkeypatch.setattr(load_catalog, "entry_files", files_once)
     configure = structlog.configure

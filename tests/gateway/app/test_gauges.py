@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,8 @@ async def test_times_of_pruning_and_backup_are_reported(
 async def test_audit_records_that_cannot_be_sealed_are_reported(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gateway.app.lifetime.AuditKeeper", partial(AuditKeeper, batch_delay_s=0.01))
+    await running.restart()
     keeper = running.runtime.audit_keeper
 
     async def raise_unavailable() -> int:

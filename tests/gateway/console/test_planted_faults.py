@@ -263,8 +263,16 @@ async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
             )
 
 
-async def test_an_unwritable_call_log_is_explained(running: RunningGateway) -> None:
-    running.runtime.call_queue.unwritable = "less than 128 MiB are free"
+async def test_an_unwritable_call_log_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(_records: object) -> None:
+        raise Unavailable("store_unavailable", "less than 128 MiB are free")
+
+    monkeypatch.setattr(running.runtime.store.call_log, "add_many", refuse)
+    async with running.call_proxy("unknown") as response:
+        await response.read()
+    async with asyncio.timeout(PATIENCE_S):
+        while running.runtime.call_queue.unwritable is None:
+            await asyncio.sleep(0.01)
     async with at_console(running) as console:
         assert (
             await words_not_within_one_click(
@@ -272,7 +280,6 @@ async def test_an_unwritable_call_log_is_explained(running: RunningGateway) -> N
             )
             == []
         )
-    running.runtime.call_queue.unwritable = None
 
 
 async def test_a_failure_that_has_ended_is_dimmed(running: RunningGateway) -> None:
