@@ -1,9 +1,11 @@
 """Handles the request as an HTTP message: refuses ambiguous heads, sends 100 Continue, reads bodies within limits."""
 
 import asyncio
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from aiohttp import HttpVersion11, hdrs, web
 
@@ -204,6 +206,36 @@ async def _next_piece(
         ) from None
     finally:
         arriving.timer = None
+
+
+# ── Another runner than the gateway's can decompress bodies before the gateway sees them.
+
+_INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
+_inflates_by_server: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def arrives_inflated(request: web.Request) -> bool:
+    """Return whether the runner has decompressed the body, although Content-Encoding still names the coding.
+
+    The runner of an application that mounts the gateway can decompress bodies, but a request does not show this. So
+    this function lets a parser of that runner parse a test message.
+    """
+    if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
+        return False
+    server = getattr(request.protocol, "_manager", None)
+    if server is None:
+        return False
+    if server not in _inflates_by_server:
+        _inflates_by_server[server] = inflates_uploads(server)
+    return _inflates_by_server[server]
+
+
+def inflates_uploads(server: Any) -> bool:
+    """Return whether the connections of `server` decompress request bodies. Tests this with one message."""
+    gzipped = zlib.compress(b"probe", wbits=31)
+    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(gzipped)}\r\n\r\n"
+    messages, _, _ = server()._parser.feed_data(head.encode() + gzipped)
+    return bool(messages[0][1].read_nowait() != gzipped)
 
 
 # ── The gateway's own API accepts only JSON: a body with another Content-Type is refused before it is read

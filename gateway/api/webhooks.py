@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.errors import NotFound
 from gateway.middleware.facts import REQUEST_ID, TIMING
-from gateway.middleware.request_message import read_limited_body
+from gateway.middleware.request_message import arrives_inflated, read_limited_body
 from gateway.middleware.response_shape import ERROR_HEADER
 from gateway.records.operation import Operation
 from gateway.runtime import RUNTIME, generation_of
@@ -30,8 +30,8 @@ async def receive_webhook(request: web.Request) -> web.Response:
 
     For an unknown environment or integration, the response is the same 401, sent after the body has arrived. So a
     client without a valid signature cannot tell an integration that verifies webhooks from an integration that does not
-    exist. The 204 is a success, so providers do not retry. The URL's query is ignored, because providers do not sign
-    it.
+    exist. Xero's integrations are an exception, because Xero requires responses without a body. The 204 is a success,
+    so providers do not retry. The URL's query is ignored, because providers do not sign it.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -46,10 +46,13 @@ async def receive_webhook(request: web.Request) -> web.Response:
         integration = generation.integrations.get(environment, key)
     except NotFound:
         return _refused_response(request, "unknown integration", is_known=False)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    if arrives_inflated(request):
+        del headers["content-encoding"]
     message = IncomingWebhook(
         request.method,
         generation.webhook_url(environment, key),
-        {name.lower(): value for name, value in request.headers.items()},
+        headers,
         await request.read(),
         clock.now(),
     )

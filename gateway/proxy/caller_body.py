@@ -4,11 +4,9 @@ A small body is kept in memory, so that the gateway can send it again.
 """
 
 import asyncio
-import zlib
 from collections.abc import AsyncIterator
 from itertools import count
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -18,13 +16,11 @@ from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.request_head import LENGTH_EXPECTED
 from gateway.middleware.facts import READ_BODY
-from gateway.middleware.request_message import limits_of
+from gateway.middleware.request_message import arrives_inflated, limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
 
-_INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
 KEPT_BYTES: Final = 64 * 1024
-_inflates_by_server: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 class CallerBody:
@@ -169,27 +165,3 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
         return None
     message = f"The request body arrived too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
     return InvalidRequest("invalid_body", f"{message} (server.limits.upload_bytes_per_s).", close=True)
-
-
-def arrives_inflated(request: web.Request) -> bool:
-    """Return whether the runner has decompressed the body, although Content-Encoding still names the coding.
-
-    The runner of an application that mounts the gateway can decompress bodies, but a request does not show this. So
-    this function lets a parser of that runner parse a test message.
-    """
-    if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
-        return False
-    server = getattr(request.protocol, "_manager", None)
-    if server is None:
-        return False
-    if server not in _inflates_by_server:
-        _inflates_by_server[server] = inflates_uploads(server)
-    return _inflates_by_server[server]
-
-
-def inflates_uploads(server: Any) -> bool:
-    """Return whether the connections of `server` decompress request bodies. Tests this with one message."""
-    gzipped = zlib.compress(b"probe", wbits=31)
-    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(gzipped)}\r\n\r\n"
-    messages, _, _ = server()._parser.feed_data(head.encode() + gzipped)
-    return bool(messages[0][1].read_nowait() != gzipped)

@@ -19,8 +19,8 @@ from gateway.config import ClientLimitsConfig
 from gateway.console.lazy_console import console_alone
 from gateway.errors import StartRefused
 from gateway.http.abort import abort_connection
+from gateway.middleware.request_message import inflates_uploads
 from gateway.observe.metrics import REFUSED_CONNECTIONS, Sample
-from gateway.proxy.caller_body import inflates_uploads
 from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import fast_path_of

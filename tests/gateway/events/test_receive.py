@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
+import gateway as package
 from gateway.access.client_window import MAX_LINES
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
@@ -399,3 +401,26 @@ async def test_a_compressed_webhook_keeps_its_content_encoding(
     (item,) = await receiver.wait_until_taken(1)
     assert item.headers["Content-Encoding"] == "gzip"
     assert item.event == {"event": "x"}
+
+
+async def test_a_webhook_that_the_host_applications_runner_has_decompressed_has_no_content_encoding(
+    webhook_gateway: RunningGateway, receiver: Receiver
+) -> None:
+    """aiohttp's runner decompresses bodies by default, and leaves the header field."""
+    host = web.Application()
+    host.add_subapp("/gateway", package.create_app(webhook_gateway.runtime.generation.config))
+    runner = web.AppRunner(host, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        url = f"http://127.0.0.1:{site.port}/gateway/webhook/dev/open-hub"
+        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        body = gzip.compress(b'{"event": "x"}')
+        async with webhook_gateway.http.post(url, data=io.BytesIO(body), headers=headers) as response:
+            assert response.status == 200
+        (item,) = await receiver.wait_until_taken(1)
+        assert "Content-Encoding" not in item.headers
+        assert item.event == {"event": "x"}
+    finally:
+        await runner.cleanup()
