@@ -8,10 +8,11 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.egress_errors import CallNotAttempted, EgressError, EgressErrorKind
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
-from gateway.middleware.facts import PROXY_OPTIONS, UPSTREAM
+from gateway.middleware.facts import IN_PROCESS, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout
+from gateway.runtime import generation_of
 
 _CODES: Final[dict[EgressErrorKind, tuple[type[GatewayError], Code]]] = {
     "refused": (InvalidRequest, "address_refused"),
@@ -67,12 +68,18 @@ def _timeout_error(fault: ExchangeTimeout, request: web.Request, upload: CallerB
         return InvalidRequest(
             "invalid_body", f"The request body stalled: no byte arrived for {fault.limit_s:g} s.", close=True
         )
-    return UpstreamTimeout(
-        "upstream_timeout",
-        f"{origin} did not respond within {fault.limit_s:g} s. To wait longer, send Gateway-Timeout with more seconds, up to "
-        "egress.timeouts.max_first_byte_s.",
-        close=close,
-    )
+    began = upload.exchange is not None  # then Gateway-Timeout is not the limit
+    advice = "" if began or IN_PROCESS in request else _longer_timeout(fault, request)
+    message = f"{origin} did not respond within {fault.limit_s:g} s.{advice}"
+    return UpstreamTimeout("upstream_timeout", message, close=close)
+
+
+def _longer_timeout(fault: ExchangeTimeout, request: web.Request) -> str:
+    """Return advice for a caller that can send header fields; a tool of an agent has no argument for the timeout."""
+    max_s = generation_of(request).egress.timeouts.max_first_byte_s
+    if fault.limit_s >= max_s:
+        return " To wait longer, raise egress.timeouts.max_first_byte_s."
+    return f" To wait longer, send Gateway-Timeout with more seconds, up to {max_s:g}."
 
 
 def _not_attempted(fault: CallNotAttempted, *, close: bool) -> GatewayError:

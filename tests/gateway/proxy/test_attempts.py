@@ -333,10 +333,13 @@ async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound(
         raw_provider(silent) as provider,
         gateway_to(opened_at(provider.port), timeouts=Timeouts(max_first_byte_s=0.2)) as gateway,
     ):
-        for asked in ("0.1", "900"):
+        for asked, advice in (
+            ("0.1", "To wait longer, send Gateway-Timeout with more seconds, up to 0.2."),
+            ("900", "To wait longer, raise egress.timeouts.max_first_byte_s."),
+        ):
             response = parsed(await gateway.call("/proxy/x", f"Gateway-Timeout: {asked}"))
             assert (response.status, response.error["code"]) == (504, "upstream_timeout")
-            assert "To wait longer, send Gateway-Timeout with more seconds," in response.error["message"]
+            assert response.error["message"].endswith(f" s. {advice}")
         response = parsed(await gateway.call("/proxy/x", "Gateway-Timeout: 0", "Retries: x", "Gateway-Dry-Run: maybe"))
     assert response.status == 400
     assert [issue["path"] for issue in response.error["errors"]] == [

@@ -1,8 +1,10 @@
 """``Gateway-Select`` and ``Gateway-Max-Bytes`` return only a part of the provider's response."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from gateway.egress.page_memory import NoPageMemory, PageMemory
-from tests.fakes.agent_gateway import AgentGateway, agent_gateway
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway, text_of
 
 ISSUES: dict[str, Any] = {
     "total": 300,
@@ -67,6 +69,36 @@ async def test_an_expression_that_would_fill_the_memory_is_refused_before_it_is_
     provides(gateway, json.dumps(ISSUES).encode())
     status, fields, _ = await call_search(gateway, Gateway_Select=select)
     assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["stops", "never begins"])
+async def test_only_a_caller_that_can_send_a_longer_timeout_is_told_about_it(
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    """`Gateway-Timeout` does not limit the pauses of a response, and a tool of an agent has no argument for it."""
+
+    is_over = asyncio.Event()
+
+    async def unfinished(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "9"})
+        if begins:
+            await response.prepare(request)
+        await is_over.wait()
+        return response
+
+    gateway.provider.responding = unfinished
+    egress = gateway.running.runtime.generation.egress
+    monkeypatch.setattr(egress, "timeouts", replace(egress.timeouts, idle_s=0.2, first_byte_s=0.2))
+    try:
+        status, fields, body = await call_search(gateway, Gateway_Select="total")
+        key = await gateway.key("GET /**")
+        result = await gateway.call(key, "call_api", {"method": "GET", "path": "/search"})
+    finally:
+        is_over.set()
+    assert (status, fields["Gateway-Error"]) == (504, "upstream_timeout")
+    assert (b"To wait longer, send Gateway-Timeout" in body) is not begins
+    assert ("did not respond within 0.2 s" in text_of(result)) is not begins
+    assert "Gateway-Timeout" not in text_of(result)
 
 
 async def test_small_responses_and_errors_pass_byte_for_byte(gateway: AgentGateway) -> None:
