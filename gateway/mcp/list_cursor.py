@@ -138,8 +138,8 @@ def find_list(
     is_next_unusable = page_result.next_page_fault is not None or (page_result.next is not None and next_target is None)
     if next_target == target:  # a last page can name itself
         next_target = None
-    digest = page_result.records.digest if length and page_result.paging.type == "offset" else None
-    return FoundList(page_result.paging.response_path or "", length, next_target, is_next_unusable, digest)
+    digest = page_result.records.digest if length and page_result.scheme.type == "offset" else None
+    return FoundList(page_result.scheme.response_path or "", length, next_target, is_next_unusable, digest)
 
 
 def _next_target(opened: OpenedConnection, target: str, next_position: Position, gateway_base_url: str) -> str | None:

@@ -126,7 +126,7 @@ async def _pass_pages(
         error.headers[ATTEMPTS] = str(reader.attempts)
         raise error from fault
     response.headers[ATTEMPTS] = str(reader.attempts)
-    response.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.paging.type}"
+    response.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.scheme.type}"
     await response.prepare(request)
     while True:
         for batch in batches(page.records):
@@ -221,7 +221,7 @@ class _PagedCall:
         self.pages += 1
         self.records += len(page.records)
         self._cursor_seen = self._cursor_seen or page.cursor_candidates is None
-        self._missing_cursor_path = page.paging.cursor_path_in_response
+        self._missing_cursor_path = page.scheme.cursor_path_in_response
         self.fault = page.next_page_fault
 
     def progress(self, next_position: Position | None) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class _PagedCall:
             content.clear()  # no longer needed, because the records are slices of the parsed text
             self.reader.shrink_reservation(len(page.records.text))
         digest = ""
-        if page.paging.type == "offset" and page.records.hold_objects:
+        if page.scheme.type == "offset" and page.records.hold_objects:
             digest = await off_loop(share, lambda: page.records.digest) if is_large else page.records.digest
         return self._check_next_page(page, digest)
 
@@ -269,13 +269,13 @@ class _PagedCall:
 
         If the next page was read before or is at a forbidden origin, the result has an error instead of a next page.
         """
-        if page.paging.type == "offset":
+        if page.scheme.type == "offset":
             if digest and self._cycles.detect_repeat(digest):
                 return PageResult(
                     NO_RECORDS,
-                    page.paging,
+                    page.scheme,
                     None,
-                    _repeated_page_error(f"it ignores '{page.paging.offset_name_in_request}'"),
+                    _repeated_page_error(f"it ignores '{page.scheme.offset_name_in_request}'"),
                 )
             return page
         if page.next is None:
@@ -290,7 +290,7 @@ class _PagedCall:
                 page, next=None, next_page_fault=_repeated_page_error("its next page is one that was read before")
             )
         opened = self._request[CONNECTION]
-        if page.paging.type == "link":
+        if page.scheme.type == "link":
             origin = parse_page_url(page.next.at).origin
             if not covers(opened.allowed_origins | {opened.base.origin}, origin):
                 return replace(page, next=None, next_page_fault=_forbidden_origin_error(origin))
@@ -300,7 +300,7 @@ class _PagedCall:
 def _misnamed_cursor_error(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
-        f"The provider's page has nothing at '{page.paging.cursor_path_in_response}' (cursor_path_in_response), but has "
+        f"The provider's page has nothing at '{page.scheme.cursor_path_in_response}' (cursor_path_in_response), but has "
         f"{', '.join(list(page.cursor_candidates or ())[:5])}. Set cursor_path_in_response to the path of the cursor.",
     )
 

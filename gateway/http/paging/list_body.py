@@ -31,10 +31,8 @@ _VARIABLES: Final = "variables."
 _READ_ONLY_KINDS: Final = frozenset({"query", "fragment"})
 
 
-def check_list_body(
-    body: bytes, content_type: str, coding: str, paging_options: Sequence[PagingScheme]
-) -> list[PagingScheme]:
-    """Return the `paging_options` that fit this body. A GraphQL option fits only if its variable is in the query.
+def check_list_body(body: bytes, content_type: str, coding: str, schemes: Sequence[PagingScheme]) -> list[PagingScheme]:
+    """Return those of `schemes` that fit this body. A GraphQL scheme fits only if its variable is in the query.
 
     Raises ValueError with a message that continues a sentence after the header's name.
     """
@@ -43,9 +41,7 @@ def check_list_body(
         raise ValueError("needs a POST with a plain JSON body; send it with Content-Type: application/json")
     try:
         document = PageDocument(body)
-        blocked_names = [
-            name for paging in paging_options for name in _body_names(paging) if _is_blocked(document, name)
-        ]
+        blocked_names = [name for scheme in schemes for name in _body_names(scheme) if _is_blocked(document, name)]
         query = document.value("query")
     except UpstreamFailed as fault:
         raise ValueError("needs a POST with a JSON body, and this body is not JSON") from fault
@@ -53,19 +49,19 @@ def check_list_body(
         raise ValueError("needs a POST with a JSON object as its body; send at least {}")
     if blocked_names:
         raise ValueError(f"cannot set {blocked_names[0]} in the body, because one of its parents is not an object")
-    if not any(paging.type == "graphql" or _variable(paging) for paging in paging_options):
-        return list(paging_options)
-    return _with_variable(body, query, paging_options)
+    if not any(scheme.type == "graphql" or _variable(scheme) for scheme in schemes):
+        return list(schemes)
+    return _with_variable(body, query, schemes)
 
 
-def first_body(body: bytes, paging_options: Sequence[PagingScheme], limit: int | None) -> bytes:
+def first_body(body: bytes, schemes: Sequence[PagingScheme], limit: int | None) -> bytes:
     """Return the body for the first page: with the page size and, if known, the first offset.
 
     `limit`: the page size; None sets no page size. Raises InvalidRequest ``invalid_headers`` if there is a `limit`, but
-    no option names a member for the limit.
+    no scheme names a member for the limit.
     """
     if limit is not None:
-        names = [paging.limit_name_in_request for paging in paging_options if paging.limit_name_in_request is not None]
+        names = [scheme.limit_name_in_request for scheme in schemes if scheme.limit_name_in_request is not None]
         if not names:
             raise wrong_header(
                 "Gateway-Paginate",
@@ -73,20 +69,20 @@ def first_body(body: bytes, paging_options: Sequence[PagingScheme], limit: int |
                 "body",
             )
         body = _put(body, names[0], limit)
-    paging = paging_options[0]
-    if len(paging_options) == 1 and paging.type == "offset" and paging.offset_start_value is not None:
-        assert paging.offset_name_in_request is not None
-        if PageDocument(body).value(paging.offset_name_in_request) is NonScalar.MISSING:
-            body = _put(body, paging.offset_name_in_request, paging.offset_start_value)
+    scheme = schemes[0]
+    if len(schemes) == 1 and scheme.type == "offset" and scheme.offset_start_value is not None:
+        assert scheme.offset_name_in_request is not None
+        if PageDocument(body).value(scheme.offset_name_in_request) is NonScalar.MISSING:
+            body = _put(body, scheme.offset_name_in_request, scheme.offset_start_value)
     return body
 
 
 def body_at(body: bytes, position: Position) -> bytes:
     """Return the body that requests the page at `position`; `body` is the body of the first page."""
-    paging = position.scheme
-    name = paging.offset_name_in_request if paging.type == "offset" else paging.cursor_name_in_request
+    scheme = position.scheme
+    name = scheme.offset_name_in_request if scheme.type == "offset" else scheme.cursor_name_in_request
     assert name is not None  # a `PagingScheme` has all names that its type needs
-    return _put(b"{}" if paging.next_path_in_request is not None else body, name, json.loads(position.at))
+    return _put(b"{}" if scheme.next_path_in_request is not None else body, name, json.loads(position.at))
 
 
 def digest_of_body(body: bytes) -> str:
@@ -100,14 +96,14 @@ def _put(body: bytes, name: str, value: Any) -> bytes:
     return BodyMembers(slots=value).add_to_body(JSON, body)
 
 
-def _changing_names(paging: PagingScheme) -> Iterator[str]:
-    return (name for name in (paging.cursor_name_in_request, paging.offset_name_in_request) if name is not None)
+def _changing_names(scheme: PagingScheme) -> Iterator[str]:
+    return (name for name in (scheme.cursor_name_in_request, scheme.offset_name_in_request) if name is not None)
 
 
-def _body_names(paging: PagingScheme) -> Iterator[str]:
-    yield from _changing_names(paging)
-    if paging.limit_name_in_request is not None:
-        yield paging.limit_name_in_request
+def _body_names(scheme: PagingScheme) -> Iterator[str]:
+    yield from _changing_names(scheme)
+    if scheme.limit_name_in_request is not None:
+        yield scheme.limit_name_in_request
 
 
 def _is_blocked(document: PageDocument, name: str) -> bool:
@@ -121,9 +117,9 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
     )
 
 
-def _variable(paging: PagingScheme) -> str | None:
-    """Return the GraphQL variable that changes from page to page; None if `paging` has no such variable."""
-    names = [name for name in _changing_names(paging) if name.startswith(_VARIABLES)]
+def _variable(scheme: PagingScheme) -> str | None:
+    """Return the GraphQL variable that changes from page to page; None if `scheme` has no such variable."""
+    names = [name for name in _changing_names(scheme) if name.startswith(_VARIABLES)]
     return names[0].removeprefix(_VARIABLES) if names else None
 
 
@@ -141,7 +137,7 @@ def _query_members(body: bytes) -> int:
     return query_counts[-1]
 
 
-def _with_variable(body: bytes, query: Any, paging_options: Sequence[PagingScheme]) -> list[PagingScheme]:
+def _with_variable(body: bytes, query: Any, schemes: Sequence[PagingScheme]) -> list[PagingScheme]:
     if not isinstance(query, str):
         raise ValueError("needs a GraphQL request with its document in query; a stored document cannot be checked")
     if _query_members(body) > 1:
@@ -150,16 +146,14 @@ def _with_variable(body: bytes, query: Any, paging_options: Sequence[PagingSchem
     writing_kinds = sorted(kinds - _READ_ONLY_KINDS)
     if writing_kinds:
         raise ValueError(f"works only for a GraphQL query, and this document has a {writing_kinds[0]}")
-    usable_options = [
-        paging for paging in paging_options if _variable(paging) is None or _variable(paging) in variables
-    ]
-    if not usable_options:
-        names = " or ".join(dict.fromkeys(f"${_variable(paging)}" for paging in paging_options))
+    usable_schemes = [scheme for scheme in schemes if _variable(scheme) is None or _variable(scheme) in variables]
+    if not usable_schemes:
+        names = " or ".join(dict.fromkeys(f"${_variable(scheme)}" for scheme in schemes))
         raise ValueError(
             f"needs the variable {names} in the query, as in 'query($first: Int, $after: String) {{ things(first: "
             "$first, after: $after) { nodes { id } pageInfo { endCursor hasNextPage } } }'"
         )
-    return usable_options
+    return usable_schemes
 
 
 def _definitions(query: str) -> tuple[set[str], set[str]]:

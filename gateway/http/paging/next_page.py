@@ -162,85 +162,85 @@ MAX_REASON: Final = 200
 class PageResult:
     """The result of reading one page.
 
-    `paging`: the pagination method that was used, with the path of the records. `next`: the position of the next page;
+    `scheme`: the paging scheme that was used, with the path of the records. `next`: the position of the next page;
     None on the last page. `next_page_fault`: the error if the next page exists, but cannot be requested.
     `cursor_candidates`: if the page has no value at the cursor's path, the names of members that could be the cursor;
     otherwise None.
     """
 
     records: Records
-    paging: PagingScheme
+    scheme: PagingScheme
     next: Position | None
     next_page_fault: UpstreamFailed | None = None
     cursor_candidates: Sequence[str] | None = None
 
 
 def parse_page(
-    content: bytes | bytearray, headers: Fields, paging_options: Sequence[PagingScheme], page: PageUrl
+    content: bytes | bytearray, headers: Fields, schemes: Sequence[PagingScheme], page: PageUrl
 ) -> PageResult:
-    """Parse a page's content with the option in `paging_options` that fits best. Raises UpstreamFailed."""
+    """Parse a page's content with the scheme in `schemes` that fits best. Raises UpstreamFailed."""
     document = PageDocument(content)
-    return read_page(document, headers, choose_paging(document, headers, paging_options), page)
+    return read_page(document, headers, choose_scheme(document, headers, schemes), page)
 
 
-def choose_paging(document: PageDocument, headers: Fields, paging_options: Sequence[PagingScheme]) -> PagingScheme:
-    """Return the option that fits the first page best. Raises UpstreamFailed.
+def choose_scheme(document: PageDocument, headers: Fields, schemes: Sequence[PagingScheme]) -> PagingScheme:
+    """Return the paging scheme that fits the first page best. Raises UpstreamFailed.
 
-    If several options fit equally, return the first of them.
+    If several schemes fit equally, return the first of them.
     """
-    if len(paging_options) == 1:
-        return paging_options[0]
-    return max(paging_options, key=lambda paging: _fit_score(document, headers, paging))
+    if len(schemes) == 1:
+        return schemes[0]
+    return max(schemes, key=lambda scheme: _fit_score(document, headers, scheme))
 
 
-def read_page(document: PageDocument, headers: Fields, paging: PagingScheme, page: PageUrl) -> PageResult:
+def read_page(document: PageDocument, headers: Fields, scheme: PagingScheme, page: PageUrl) -> PageResult:
     """Read the records and the next position from `document`, which was fetched from `page`.
 
-    Raises UpstreamFailed if `document` does not fit `paging`.
+    Raises UpstreamFailed if `document` does not fit `scheme`.
     """
-    if paging.type == "graphql":
-        return _read_connection_page(document, paging)
-    records, paging = _records(document, paging)
+    if scheme.type == "graphql":
+        return _read_connection_page(document, scheme)
+    records, scheme = _records(document, scheme)
     try:
-        position_text = _next_position_text(document, headers, paging, page, len(records))
+        position_text = _next_position_text(document, headers, scheme, page, len(records))
     except UpstreamFailed as fault:
-        return PageResult(records, paging, None, fault)
+        return PageResult(records, scheme, None, fault)
     cursor_candidates = None
     if (
-        paging.type == "cursor"
+        scheme.type == "cursor"
         and position_text is None
-        and document.value(paging.cursor_path_in_response or "") is NonScalar.MISSING
+        and document.value(scheme.cursor_path_in_response or "") is NonScalar.MISSING
     ):
         cursor_candidates = [
             name for name in document.text_paths() if _CURSOR_NAMES.search(name) and not _NOT_THE_CURSOR.search(name)
         ]
     return PageResult(
         records,
-        paging,
-        None if position_text is None else Position(paging, position_text),
+        scheme,
+        None if position_text is None else Position(scheme, position_text),
         cursor_candidates=cursor_candidates,
     )
 
 
-def _fit_score(document: PageDocument, headers: Fields, paging: PagingScheme) -> tuple[int, int]:
-    """Return how well the page fits `paging`: one score for the records, one for the reference to the next page."""
-    if paging.response_path:
-        record_score = 2 * isinstance(document.records(paging.response_path), Records)
+def _fit_score(document: PageDocument, headers: Fields, scheme: PagingScheme) -> tuple[int, int]:
+    """Return how well the page fits `scheme`: one score for the records, one for the reference to the next page."""
+    if scheme.response_path:
+        record_score = 2 * isinstance(document.records(scheme.response_path), Records)
     elif isinstance(document.records(""), Records):
         record_score = 2
     else:
         record_score = int(_only_array(document) is not None)
-    if paging.type == "cursor":
-        reference_score = _has_value(document, paging.cursor_path_in_response)
-    elif paging.type == "graphql":
+    if scheme.type == "cursor":
+        reference_score = _has_value(document, scheme.cursor_path_in_response)
+    elif scheme.type == "graphql":
         reference_score = bool(document.paths_of_objects_with(PAGE_INFO))
         record_score = 2 * reference_score
-    elif paging.type == "link":
-        reference_score = _header_link(headers, paging) is not None or _has_value(
-            document, paging.link_path_in_response_body
+    elif scheme.type == "link":
+        reference_score = _header_link(headers, scheme) is not None or _has_value(
+            document, scheme.link_path_in_response_body
         )
     else:
-        reference_score = _has_value(document, paging.offset_name_in_request)
+        reference_score = _has_value(document, scheme.offset_name_in_request)
     return record_score, reference_score
 
 
@@ -248,15 +248,15 @@ def _has_value(document: PageDocument, path: str | None) -> bool:
     return path is not None and document.value(path) is not NonScalar.MISSING
 
 
-def _records(document: PageDocument, paging: PagingScheme) -> tuple[Records, PagingScheme]:
-    path = paging.response_path
+def _records(document: PageDocument, scheme: PagingScheme) -> tuple[Records, PagingScheme]:
+    path = scheme.response_path
     records = document.records(path or "")
     if isinstance(records, Records):
-        return records, paging
+        return records, scheme
     if not path:
         only_array = _only_array(document)
         if only_array is not None:
-            return only_array, replace(paging, response_path=only_array.path) if len(only_array) else paging
+            return only_array, replace(scheme, response_path=only_array.path) if len(only_array) else scheme
     arrays = ", ".join(sorted(document.arrays())[:20])
     fault = f"has no array at '{path}'" if path else "is not an array, and which of its members is the list is unclear"
     raise UpstreamFailed(
@@ -283,40 +283,40 @@ def _only_array(document: PageDocument) -> Records | None:
 
 
 def _next_position_text(
-    document: PageDocument, headers: Fields, paging: PagingScheme, page: PageUrl, count: int
+    document: PageDocument, headers: Fields, scheme: PagingScheme, page: PageUrl, count: int
 ) -> str | None:
     """Return the position of the next page as text; None on the last page.
 
     Raises UpstreamFailed if the next page exists, but cannot be requested.
     """
-    has_more = _has_more(document, paging)
+    has_more = _has_more(document, scheme)
     if has_more is False:
         return None
-    if paging.type == "offset":
-        return _next_offset(paging, page, count, has_more=bool(has_more))
-    if paging.in_body:
-        position_text = _cursor_json(document, paging.cursor_path_in_response or "")
+    if scheme.type == "offset":
+        return _next_offset(scheme, page, count, has_more=bool(has_more))
+    if scheme.in_body:
+        position_text = _cursor_json(document, scheme.cursor_path_in_response or "")
     else:
         position_text = (
-            _next_cursor(document, paging) if paging.type == "cursor" else _next_link(document, headers, paging, page)
+            _next_cursor(document, scheme) if scheme.type == "cursor" else _next_link(document, headers, scheme, page)
         )
     if position_text is None and has_more:
-        raise _page_error(f"says that more records follow ({paging.has_more_path_in_response}), but not where")
+        raise _page_error(f"says that more records follow ({scheme.has_more_path_in_response}), but not where")
     return position_text
 
 
-def _has_more(document: PageDocument, paging: PagingScheme) -> bool | None:
+def _has_more(document: PageDocument, scheme: PagingScheme) -> bool | None:
     """Return the value of the has-more flag; None if the page has no such flag."""
-    if paging.has_more_path_in_response is None:
+    if scheme.has_more_path_in_response is None:
         return None
-    value = document.value(paging.has_more_path_in_response)
+    value = document.value(scheme.has_more_path_in_response)
     return None if value is NonScalar.MISSING else value not in _FALSE_VALUES
 
 
-def _next_cursor(document: PageDocument, paging: PagingScheme) -> str | None:
-    assert paging.cursor_path_in_response is not None
+def _next_cursor(document: PageDocument, scheme: PagingScheme) -> str | None:
+    assert scheme.cursor_path_in_response is not None
     return _cursor_text(
-        document.value(paging.cursor_path_in_response), f"its cursor ({paging.cursor_path_in_response})"
+        document.value(scheme.cursor_path_in_response), f"its cursor ({scheme.cursor_path_in_response})"
     )
 
 
@@ -344,10 +344,10 @@ PAGE_INFO: Final = "pageInfo"
 _SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
 
 
-def _read_connection_page(document: PageDocument, paging: PagingScheme) -> PageResult:
+def _read_connection_page(document: PageDocument, scheme: PagingScheme) -> PageResult:
     """Read a page of a GraphQL connection.
 
-    In the result, `paging` names the connection, so that later pages use the same connection.
+    In the result, `scheme` names the connection, so that later pages use the same connection.
     """
     errors = document.records("errors")
     if isinstance(errors, Records) and len(errors):
@@ -355,25 +355,25 @@ def _read_connection_page(document: PageDocument, paging: PagingScheme) -> PageR
         raise _page_error(
             f"has errors: {json.dumps(reason)[:MAX_REASON] if isinstance(reason, str) else 'see its API'}"
         )
-    path = paging.response_path or _connection_path(document)
+    path = scheme.response_path or _connection_path(document)
     records = document.records(f"{path}.nodes")
     if not isinstance(records, Records):
         records = document.records(f"{path}.edges")
     if not isinstance(records, Records):
         raise _page_error(f"has neither nodes nor edges in '{path}'. {_SELECT}")
-    paging = replace(paging, response_path=path)
+    scheme = replace(scheme, response_path=path)
     has_more = document.value(f"{path}.{PAGE_INFO}.hasNextPage")
     if has_more is False:
-        return PageResult(records, paging, None)
+        return PageResult(records, scheme, None)
     try:
         position_text = _cursor_json(document, f"{path}.{PAGE_INFO}.endCursor") if has_more is True else None
     except UpstreamFailed as fault:
-        return PageResult(records, paging, None, fault)
+        return PageResult(records, scheme, None, fault)
     if position_text is None:
         return PageResult(
-            records, paging, None, _page_error(f"does not say in '{path}' whether more records follow. {_SELECT}")
+            records, scheme, None, _page_error(f"does not say in '{path}' whether more records follow. {_SELECT}")
         )
-    return PageResult(records, paging, Position(paging, position_text))
+    return PageResult(records, scheme, Position(scheme, position_text))
 
 
 def _connection_path(document: PageDocument) -> str:
@@ -388,10 +388,10 @@ def _connection_path(document: PageDocument) -> str:
     )
 
 
-def _next_link(document: PageDocument, headers: Fields, paging: PagingScheme, page: PageUrl) -> str | None:
-    link = _header_link(headers, paging)
-    if not link and paging.link_path_in_response_body is not None:
-        path = paging.link_path_in_response_body
+def _next_link(document: PageDocument, headers: Fields, scheme: PagingScheme, page: PageUrl) -> str | None:
+    link = _header_link(headers, scheme)
+    if not link and scheme.link_path_in_response_body is not None:
+        path = scheme.link_path_in_response_body
         link = _cursor_text(document.value(path), f"the URL of its next page ({path})")
     if not link:
         return None
@@ -403,42 +403,42 @@ def _next_link(document: PageDocument, headers: Fields, paging: PagingScheme, pa
         ) from fault
 
 
-def _header_link(headers: Fields, paging: PagingScheme) -> str | None:
-    if paging.link_rel_in_response_header is None:
+def _header_link(headers: Fields, scheme: PagingScheme) -> str | None:
+    if scheme.link_rel_in_response_header is None:
         return None
     lines = (value for name, value in headers if name.lower() == "link")
-    return link_target(paging.link_rel_in_response_header, lines)
+    return link_target(scheme.link_rel_in_response_header, lines)
 
 
-def _next_offset(paging: PagingScheme, page: PageUrl, count: int, *, has_more: bool) -> str | None:
+def _next_offset(scheme: PagingScheme, page: PageUrl, count: int, *, has_more: bool) -> str | None:
     """Return the next offset, which follows from this page's offset; None on the last page.
 
     Only an empty page is the end of the list. A short page is not the end, because the provider can remove records from
     a page.
     """
-    counts_pages = paging.offset_calculation_method == "per-page"
+    counts_pages = scheme.offset_calculation_method == "per-page"
     if not count:
         if has_more and not counts_pages:
             raise _page_error("is empty but says that more records follow, so the next offset is unknown")
-        return str(offset_of(paging, page) + 1) if has_more else None
-    return str(offset_of(paging, page) + (1 if counts_pages else count))
+        return str(offset_of(scheme, page) + 1) if has_more else None
+    return str(offset_of(scheme, page) + (1 if counts_pages else count))
 
 
-def offset_of(paging: PagingScheme, page: PageUrl) -> int:
+def offset_of(scheme: PagingScheme, page: PageUrl) -> int:
     """Return the offset in the query or the body of the request for `page`; the start value if there is no offset."""
-    if paging.in_body:
-        value = PageDocument(page.body or b"{}").value(paging.offset_name_in_request or "")
+    if scheme.in_body:
+        value = PageDocument(page.body or b"{}").value(scheme.offset_name_in_request or "")
         sent_offsets = [value] if isinstance(value, str) else []
     else:
         pairs = page.target.partition("?")[2].split("&")
         sent_offsets = [
             unquote_plus(pair.partition("=")[2])
             for pair in pairs
-            if parameter_name(pair) == paging.offset_name_in_request
+            if parameter_name(pair) == scheme.offset_name_in_request
         ]
     if sent_offsets and sent_offsets[-1].isascii() and sent_offsets[-1].isdigit():
         return int(sent_offsets[-1][:18])
-    return paging.offset_start_value or 0
+    return scheme.offset_start_value or 0
 
 
 def _cursor_text(value: Value, cursor_kind: str) -> str | None:

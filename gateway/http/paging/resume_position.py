@@ -35,9 +35,9 @@ def digest_of_request(*parts: str) -> str:
 
 def encode_position(position: Position, request_digest: str) -> str:
     """Return the position as text. The caller must encrypt the text before the gateway sends it."""
-    paging = {name: value for name, value in asdict(position.scheme).items() if value is not None}
+    scheme_json = {name: value for name, value in asdict(position.scheme).items() if value is not None}
     body_entry = {"body": position.body_digest} if position.body_digest else {}
-    members = {"v": VERSION, "for": request_digest, **body_entry, "way": paging, "at": position.at}
+    members = {"v": VERSION, "for": request_digest, **body_entry, "way": scheme_json, "at": position.at}
     return json.dumps(members, separators=(",", ":"))
 
 
@@ -63,13 +63,13 @@ def point_at_page(
 
     Raises ForbiddenPageOrigin, and ValueError if the position is not a valid URL.
     """
-    paging = position.scheme
-    if paging.in_body:
-        if paging.next_path_in_request is not None:
-            path = paging.next_path_in_request.replace("{path}", first_path)
+    scheme = position.scheme
+    if scheme.in_body:
+        if scheme.next_path_in_request is not None:
+            path = scheme.next_path_in_request.replace("{path}", first_path)
             upstream.target = parse_page_url(f"{upstream.origin}{upstream.base_path}{path}").target
         return
-    if paging.type == "link":
+    if scheme.type == "link":
         page = parse_page_url(position.at)
         if not covers(allowed_origins, page.origin):
             raise ForbiddenPageOrigin(page.origin)
@@ -78,7 +78,7 @@ def point_at_page(
         if not page.target.startswith(upstream.base_path):
             upstream.base_path = ""
         return
-    name = paging.cursor_name_in_request if paging.type == "cursor" else paging.offset_name_in_request
+    name = scheme.cursor_name_in_request if scheme.type == "cursor" else scheme.offset_name_in_request
     assert name is not None  # a `PagingScheme` has all names that its type needs
     set_query(upstream, name, position.at)
 

@@ -19,8 +19,8 @@ QUERY = "query($after: String) { a(after: $after) { nodes { id } } }"
 PAGES = PagingScheme("offset", offset_name_in_request="variables.page", offset_start_value=1, in_body=True)
 
 
-def check(body: Any, *options: PagingScheme, kind: str = "application/json", coding: str = "") -> list[PagingScheme]:
-    return check_list_body(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, coding, options)
+def check(body: Any, *schemes: PagingScheme, kind: str = "application/json", coding: str = "") -> list[PagingScheme]:
+    return check_list_body(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, coding, schemes)
 
 
 @pytest.mark.parametrize(

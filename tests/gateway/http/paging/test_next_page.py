@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import PageResult, PageUrl, choose_paging, offset_of, parse_page, read_page
+from gateway.http.paging.next_page import PageResult, PageUrl, choose_scheme, offset_of, parse_page, read_page
 from gateway.http.paging.page_document import PageDocument
 from gateway.records.proxied_call import PagingScheme
 
@@ -22,13 +22,13 @@ PAGES = PagingScheme(
 )
 
 
-def read(paging: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageResult:
+def read(scheme: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageResult:
     content = page if isinstance(page, bytes) else json.dumps(page).encode()
-    return read_page(PageDocument(content), headers or [], paging, PageUrl("https", "api.example.com", 443, target))
+    return read_page(PageDocument(content), headers or [], scheme, PageUrl("https", "api.example.com", 443, target))
 
 
-def next_at(paging: PagingScheme, page: Any, **extra: Any) -> str | None:
-    result = read(paging, page, **extra)
+def next_at(scheme: PagingScheme, page: Any, **extra: Any) -> str | None:
+    result = read(scheme, page, **extra)
     assert result.next_page_fault is None
     return None if result.next is None else result.next.at
 
@@ -58,17 +58,17 @@ def test_unusable_cursor_is_reported_and_the_records_are_kept(cursor: Any) -> No
 
 
 def test_cursor_may_be_a_field_of_the_last_record() -> None:
-    paging = PagingScheme(
+    scheme = PagingScheme(
         "cursor",
         cursor_path_in_response="data.-1.id",
         cursor_name_in_request="starting_after",
         response_path="data",
         has_more_path_in_response="has_more",
     )
-    assert next_at(paging, {"data": [{"id": "a"}, {"id": "b"}], "has_more": True}) == "b"
-    assert next_at(paging, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
-    assert next_at(paging, {"data": [], "has_more": False}) is None
-    result = read(paging, {"data": [], "has_more": True})
+    assert next_at(scheme, {"data": [{"id": "a"}, {"id": "b"}], "has_more": True}) == "b"
+    assert next_at(scheme, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
+    assert next_at(scheme, {"data": [], "has_more": False}) is None
+    result = read(scheme, {"data": [], "has_more": True})
     assert result.next_page_fault is not None
     assert "says that more records follow (has_more), but not where" in result.next_page_fault.message
 
@@ -162,7 +162,7 @@ def test_missing_records_are_reported_with_the_arrays_of_the_page(path: str | No
 )
 def test_only_list_is_used_if_no_path_is_given(page: Any, count: int, found_path: str | None) -> None:
     result = read(PagingScheme("offset", offset_name_in_request="o"), page)
-    assert (len(result.records), result.paging.response_path) == (count, found_path)
+    assert (len(result.records), result.scheme.response_path) == (count, found_path)
     if result.next is not None:
         assert result.next.scheme.response_path == found_path
 
@@ -187,8 +187,8 @@ def test_path_found_on_the_first_page_is_used_for_later_pages() -> None:
     ],
 )
 def test_first_page_decides_between_pagination_methods(page: Any, headers: Fields, chosen: int) -> None:
-    options = [CURSOR, LINK, OFFSET, HEADER]
-    assert choose_paging(PageDocument(json.dumps(page).encode()), headers, options) is options[chosen]
+    schemes = [CURSOR, LINK, OFFSET, HEADER]
+    assert choose_scheme(PageDocument(json.dumps(page).encode()), headers, schemes) is schemes[chosen]
 
 
 def test_page_is_parsed_in_one_call() -> None:
