@@ -275,10 +275,10 @@ class Transactions:
                 self.waits.record("read", clock.monotonic() - asked_at)
                 yield db
 
-    async def fetch_row(self, bound: BoundStatement) -> Sequence[Any] | None:
+    async def fetch_row(self, statement: BoundStatement) -> Sequence[Any] | None:
         """Return the row of a query that returns at most one row."""
         async with self.read() as db:
-            return await self._engines.fetch_row(db, bound)
+            return await self._engines.fetch_row(db, statement)
 
     async def close(self) -> None:
         """Wait for running writes, then close every connection."""

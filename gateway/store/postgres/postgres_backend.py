@@ -52,17 +52,17 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
 
 async def run_in_one_trip(db: AsyncConnection, statements: Sequence[BoundStatement]) -> Sequence[Any] | None:
     """Run the only statement as a transaction of its own, and return its row."""
-    (bound,) = statements
-    return await fetch_row(db, bound)
+    (statement,) = statements
+    return await fetch_row(db, statement)
 
 
-async def fetch_row(db: AsyncConnection, bound: BoundStatement) -> Sequence[Any] | None:
+async def fetch_row(db: AsyncConnection, statement: BoundStatement) -> Sequence[Any] | None:
     """Run the statement as a transaction of its own, and return its row.
 
     If the connection cannot be used any more, SQLAlchemy runs the statement again. It fails again, and SQLAlchemy then
     replaces all connections of the pool.
     """
-    text, arguments = bound
+    text, arguments = statement
     driver = driver_of(db)
     try:
         row: Sequence[Any] | None = await driver.fetchrow(text, *arguments)

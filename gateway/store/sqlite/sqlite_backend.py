@@ -61,8 +61,8 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
     return Engines(writer, reader, 1, fetch_row, run_in_one_trip, close_remaining=(close_readers, close_writers))
 
 
-async def fetch_row(db: AsyncConnection, bound: BoundStatement) -> Sequence[Any] | None:
-    row: Sequence[Any] | None = await driver_of(db).run_on_connection(partial(run_statements, [bound]))
+async def fetch_row(db: AsyncConnection, statement: BoundStatement) -> Sequence[Any] | None:
+    row: Sequence[Any] | None = await driver_of(db).run_on_connection(partial(run_statements, [statement]))
     return row
 
 
