@@ -127,8 +127,8 @@ def joined_issues(issues: Sequence[Issue]) -> str:
     """Return one message for several faults: the first three messages, and the number of the remaining faults."""
     shown_messages = [issue.message.removesuffix(".") for issue in issues[:3]]
     hidden_count = len(issues) - len(shown_messages)
-    joined = "; ".join([*shown_messages, *([f"and {hidden_count} more"] if hidden_count else [])])
-    return joined if joined.endswith("?") else f"{joined}."
+    joined_messages = "; ".join([*shown_messages, *([f"and {hidden_count} more"] if hidden_count else [])])
+    return joined_messages if joined_messages.endswith("?") else f"{joined_messages}."
 
 
 class GatewayError(Exception):

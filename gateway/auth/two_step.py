@@ -149,11 +149,11 @@ def _responses(credential: Mapping[str, Any]) -> Mapping[str, Any]:
 def _merge(old_response: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
     """Return `old_response` with the members of `response`. If both have an object with the same name, these two objects
     are merged in the same way."""
-    merged = {**old_response, **response}
+    merged_response = {**old_response, **response}
     for name, value in response.items():
         if isinstance(value, Mapping) and isinstance(old_value := old_response.get(name), Mapping):
-            merged[name] = _merge(old_value, value)
-    return merged
+            merged_response[name] = _merge(old_value, value)
+    return merged_response
 
 
 def _assertion_options(credential: Mapping[str, Any]) -> dict[str, Secret]:

@@ -544,8 +544,8 @@ class ProviderConnection(asyncio.Protocol):
 
 def _read_available(descriptor: int) -> bytes:
     """Return up to `MAX_EARLY_BYTES` bytes that have arrived on a socket."""
-    received = bytearray()
+    received_bytes = bytearray()
     with suppress(OSError):  # no byte is left, or the provider has reset the connection
-        while piece := os.read(descriptor, MAX_EARLY_BYTES - len(received)):
-            received += piece
-    return bytes(received)
+        while piece := os.read(descriptor, MAX_EARLY_BYTES - len(received_bytes)):
+            received_bytes += piece
+    return bytes(received_bytes)

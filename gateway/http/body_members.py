@@ -128,13 +128,13 @@ def _json_text(value: Any) -> str:
 
 def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` updated with `override`. Objects under the same name are merged recursively."""
-    merged = dict(base)
+    merged_members = dict(base)
     for name, value in override.items():
-        base_value = merged.get(name)
-        merged[name] = (
+        base_value = merged_members.get(name)
+        merged_members[name] = (
             _merge(base_value, value) if isinstance(base_value, Mapping) and isinstance(value, Mapping) else value
         )
-    return merged
+    return merged_members
 
 
 def _form_pairs(members: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

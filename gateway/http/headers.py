@@ -184,7 +184,7 @@ class MalformedResponse(Exception):
     """A header field of the provider's response contains a forbidden character. The message names the field."""
 
 
-def request_fields(received: Fields, token: str = "") -> Fields:
+def request_fields(received_fields: Fields, token: str = "") -> Fields:
     """Return the fields to send to the provider, in order.
 
     ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``. A field of any name is removed if its value contains
@@ -194,11 +194,11 @@ def request_fields(received: Fields, token: str = "") -> Fields:
 
     Raises InvalidRequest ``invalid_headers``, with the names of all fields that cannot be forwarded.
     """
-    key = _key_of_caller(received)
+    key = _key_of_caller(received_fields)
     passing_fields: Fields = []
     hop_by_hop: frozenset[str] = frozenset()
     has_prefixed = False
-    for field in received:
+    for field in received_fields:
         name, value = field
         kind = _request_kind_by_name.get(name) or _request_kind(name)
         if kind == _DROPPED:
@@ -277,12 +277,12 @@ def _service_worker_error(name: str) -> InvalidRequest:
     return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
 
 
-def _key_of_caller(received: Fields) -> str:
+def _key_of_caller(received_fields: Fields) -> str:
     """Return the key in Authorization; empty if there is none, or if it is too short for a key.
 
     White space around the key is removed, because `who_calls.key_in` also accepts a key with white space around it.
     """
-    for name, value in received:
+    for name, value in received_fields:
         if len(name) == 13 and name.lower() == "authorization":
             key = value.strip().rpartition(" ")[2].strip()
             return key if len(key) >= _MIN_KEY_CHARS else ""

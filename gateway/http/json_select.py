@@ -39,8 +39,8 @@ def parse_expression(expression: str, name: str = "'select'") -> ParsedResult:
     Raises UnusableExpression if the expression is invalid or too expensive.
     """
     try:
-        parsed = Parser().parse(expression)
-        size, step_count = growth(parsed.parsed), steps(parsed.parsed)
+        parsed_expression = Parser().parse(expression)
+        size, step_count = growth(parsed_expression.parsed), steps(parsed_expression.parsed)
     except UnusableExpression:
         raise
     except (JMESPathError, RecursionError, ValueError) as fault:
@@ -51,7 +51,7 @@ def parse_expression(expression: str, name: str = "'select'") -> ParsedResult:
         raise UnusableExpression(f"{name} repeats what it selects too often; select fewer members, or in fewer steps.")
     if step_count > MAX_NODES:
         raise UnusableExpression(f"{name} has too many steps; select in fewer of them.")
-    return parsed
+    return parsed_expression
 
 
 def _syntax_fault(fault: Exception) -> str:

@@ -64,7 +64,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     calls: dict[tuple[str, int], tuple[dict[str, Any], bytes]] = {}
     with contextlib.suppress(*SKIPPED_ERRORS):
         for kind, payload in records(path):
-            head, _, sealed = payload.partition(b"\n")
+            head, _, sealed_reply = payload.partition(b"\n")
             try:
                 members = json.loads(head)
             except ValueError:
@@ -72,7 +72,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
             if not isinstance(members, dict):
                 continue
             if kind in (BEGUN, REPLY) and members.keys() == HEAD_KEYS:
-                calls[members["attempt"], members["step"]] = members, sealed
+                calls[members["attempt"], members["step"]] = members, sealed_reply
             elif kind == RELEASED:
                 for attempt, step in list(calls):
                     if attempt == members.get("attempt") and members.get("step", step) == step:

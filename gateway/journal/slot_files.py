@@ -45,13 +45,13 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     records = []
     try:
         for record in _records(path):
-            head, newline, sealed = record.partition(b"\n")
+            head, newline, sealed_part = record.partition(b"\n")
             try:
                 members = json.loads(head) if newline else None
             except ValueError:
                 continue
             if isinstance(members, dict) and members.keys() in KEYS:
-                records.append((members, sealed))
+                records.append((members, sealed_part))
     except SKIPPED_ERRORS:
         pass
     return records

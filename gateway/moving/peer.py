@@ -371,11 +371,11 @@ def _moved_connection(connection: PeerConnection, row: Mapping[str, Any]) -> Mov
         "webhook_url_override": row.get("webhook_url_override") or None,
         "end_user": _end_user(user) if isinstance(user, dict) else None,
     }
-    parsed = parse_connection(body)
+    moved_connection = parse_connection(body)
     past = ImportedHistory(
         created_at=parse_time(row.get("created_at")), last_fetched_at=parse_time(row.get("last_fetched_at"))
     )
-    return replace(parsed, past=past, from_api=True)
+    return replace(moved_connection, past=past, from_api=True)
 
 
 def _end_user(user: Mapping[str, Any]) -> dict[str, Any]:

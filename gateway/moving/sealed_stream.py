@@ -78,13 +78,13 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     if not is_supported:
         raise SourceRefused("The bundle's header is damaged, or of a format that this version cannot read.")
     chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
-    sealed = source.read(CHUNK_BYTES + TAG_BYTES)
+    sealed_chunk = source.read(CHUNK_BYTES + TAG_BYTES)
     while True:
-        next_sealed = source.read(CHUNK_BYTES + TAG_BYTES)
+        next_chunk = source.read(CHUNK_BYTES + TAG_BYTES)
         try:
-            plaintext = chunks.open(sealed, is_last=not next_sealed)
+            plaintext = chunks.open(sealed_chunk, is_last=not next_chunk)
         except InvalidTag:
-            if chunks.number == 0 and next_sealed:
+            if chunks.number == 0 and next_chunk:
                 raise SourceRefused("Wrong passphrase, or the bundle's beginning is damaged.") from None
             if chunks.number == 0:
                 raise SourceRefused("Wrong passphrase, or the bundle is cut off or damaged.") from None
@@ -93,9 +93,9 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
                 f"{chunks.number * CHUNK_BYTES:,} bytes. Copy it again."
             ) from None
         yield plaintext
-        if not next_sealed:
+        if not next_chunk:
             return
-        sealed = next_sealed
+        sealed_chunk = next_chunk
 
 
 class _Chunks:
@@ -106,18 +106,18 @@ class _Chunks:
         self.number = 0
 
     def seal(self, plaintext: bytes, *, is_last: bool) -> bytes:
-        sealed = self._aead.encrypt(self._nonce(is_last=is_last), plaintext, self._header)
+        sealed_chunk = self._aead.encrypt(self._nonce(is_last=is_last), plaintext, self._header)
         self.number += 1
-        return sealed
+        return sealed_chunk
 
-    def open(self, sealed: bytes, *, is_last: bool) -> bytes:
+    def open(self, sealed_chunk: bytes, *, is_last: bool) -> bytes:
         """Return the decrypted chunk. Raises InvalidTag if the chunk cannot be decrypted.
 
         `is_last`: whether this must be the last chunk of the stream.
         """
-        if len(sealed) < TAG_BYTES:
+        if len(sealed_chunk) < TAG_BYTES:
             raise InvalidTag
-        plaintext = self._aead.decrypt(self._nonce(is_last=is_last), sealed, self._header)
+        plaintext = self._aead.decrypt(self._nonce(is_last=is_last), sealed_chunk, self._header)
         self.number += 1
         return plaintext
 

@@ -236,8 +236,8 @@ def encode_call(
     """
     if body_format == "query" or method in {"GET", "HEAD"}:
         query = urlencode(params)
-        joined = f"{url}{'&' if '?' in url else '?'}{query}" if query else url
-        return ProviderCall(joined, headers, None if method in {"GET", "HEAD"} else b"", secrets, method)
+        url_with_query = f"{url}{'&' if '?' in url else '?'}{query}" if query else url
+        return ProviderCall(url_with_query, headers, None if method in {"GET", "HEAD"} else b"", secrets, method)
     if body_format == "json":
         return ProviderCall(
             url, _with_content_type(headers, "application/json"), json.dumps(params).encode(), secrets, method

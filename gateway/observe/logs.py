@@ -50,12 +50,12 @@ class SurvivingStream:
         """Write directly to the descriptor, because Python's streams hide how much was written. Raises OSError."""
         if self._line_is_cut:
             data = b"\n" + data
-        written = 0
+        written_bytes = 0
         try:
-            while written < len(data):
-                written += os.write(descriptor, data[written:])
+            while written_bytes < len(data):
+                written_bytes += os.write(descriptor, data[written_bytes:])
         finally:
-            self._line_is_cut = written < len(data) and (self._line_is_cut or written > 0)
+            self._line_is_cut = written_bytes < len(data) and (self._line_is_cut or written_bytes > 0)
 
     def flush(self) -> None:
         try:

@@ -85,8 +85,8 @@ def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str
 
 def _labels(name: str, values: Iterable[str]) -> str:
     pairs = zip(FAMILIES[name].labels, values, strict=True)
-    joined = ",".join(f'{label}="{value.translate(ESCAPED)}"' for label, value in pairs)
-    return f"{{{joined}}}" if joined else ""
+    label_list = ",".join(f'{label}="{value.translate(ESCAPED)}"' for label, value in pairs)
+    return f"{{{label_list}}}" if label_list else ""
 
 
 def _number(number: float) -> str:

@@ -208,7 +208,7 @@ def rsa_sha256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     return True
 
 
-def _from_jwk(received: Any) -> "PublicKeyTypes":
+def _from_jwk(received_key: Any) -> "PublicKeyTypes":
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning
 
@@ -216,7 +216,7 @@ def _from_jwk(received: Any) -> "PublicKeyTypes":
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # a short key is refused by the caller
-            key = jwk.import_key({name: received[name] for name in names if name in received})
+            key = jwk.import_key({name: received_key[name] for name in names if name in received_key})
     except JoseError as fault:
         raise ValueError("no public key") from fault
     if isinstance(key, jwk.OctKey):

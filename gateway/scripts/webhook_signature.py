@@ -129,14 +129,14 @@ def verify_signature(
     raise SignatureRefused("the signature is wrong")
 
 
-def _same_token(received: str, secret: Secret, scheme: str) -> bool:
-    expected = secret.reveal().encode()
+def _same_token(received_token: str, secret: Secret, scheme: str) -> bool:
+    expected_token = secret.reveal().encode()
     if scheme == BASIC:
-        auth_scheme, _, received = received.partition(" ")
+        auth_scheme, _, received_token = received_token.partition(" ")
         if auth_scheme.lower() != BASIC:
             return False
-        received, expected = received.strip(), base64.b64encode(expected)
-    return hmac.compare_digest(_header_bytes(received), expected)
+        received_token, expected_token = received_token.strip(), base64.b64encode(expected_token)
+    return hmac.compare_digest(_header_bytes(received_token), expected_token)
 
 
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:

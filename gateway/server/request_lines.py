@@ -264,21 +264,21 @@ class LineReader:
             self._names[name] = field_name
         return field_name
 
-    def _parse_options(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
+    def _parse_options(self, option_lines: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
         """Return the options in these lines, from memory if possible. Raises InvalidRequest."""
-        lines = (bound_to, *options)
-        parsed = self._options.get(lines)
-        if parsed is None:
+        cache_key = (bound_to, *option_lines)
+        options = self._options.get(cache_key)
+        if options is None:
             fields: CIMultiDict[str] = CIMultiDict()
-            for option in options:
+            for option in option_lines:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
-            parsed = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
-            if sum(map(len, options)) <= MAX_OPTION_BYTES:  # limits the memory, because no key is checked yet
+            options = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
+            if sum(map(len, option_lines)) <= MAX_OPTION_BYTES:  # limits the memory, because no key is checked yet
                 if len(self._options) >= MAX_OPTION_SETS:
                     self._options.clear()
-                self._options[lines] = parsed
-        return parsed
+                self._options[cache_key] = options
+        return options
 
 
 def line_name(name: bytes) -> LineName | None:

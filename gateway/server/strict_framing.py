@@ -180,8 +180,8 @@ class RequestBodyFraming:
         self.received += len(piece)
         if self._raw_bytes - self.received > ALLOWED_FRAMING_BYTES + FRAMING_PER_BYTE * self.received:
             raise MalformedMessage("the framing of its chunks is larger than its body")
-        framed = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+        framed_piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
         if chunks.rest is None:
-            return framed, b""
+            return framed_piece, b""
         self.ended = True
-        return framed + LAST_CHUNK, chunks.rest
+        return framed_piece + LAST_CHUNK, chunks.rest

@@ -122,12 +122,12 @@ class DeliveryStore:
         """Return the event that `delivery` sends. Raises Unavailable, VaultError."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
-        received = {}
+        webhook = {}
         if row.sealed is not None:
             sealed = Sealed(row.sealed, **webhook_seal_place(row.environment, row.uid))
             await self._keys.load_keys_of(sealed)
-            received = self._vault.open_json(sealed)
-        return EventContent(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
+            webhook = self._vault.open_json(sealed)
+        return EventContent(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, webhook)
 
     async def settle(self, delivery: Delivery, outcome: DeliveryOutcome, *, owner: str, now: datetime) -> bool:
         """Write the outcome of an attempt, and release the lease.

@@ -131,8 +131,8 @@ async def count(transactions: Transactions) -> KeyCounts:
 async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterator[Rows]:
     """Yield all rows with a value in `column`, in pages. Each row has its primary key and the id of its data key."""
     table = metadata.tables[column.table]
-    key, sealed = table.c[column.key], table.c[column.column]
-    query = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
+    key, sealed_column = table.c[column.key], table.c[column.column]
+    query = select(key, key_id_in(sealed_column)).where(sealed_column.is_not(None)).order_by(key).limit(PAGE)
     last_key: Any = None
     while True:
         async with transactions.read() as db:
@@ -144,9 +144,9 @@ async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterat
         last_key = rows[-1][0]
 
 
-def key_id_in(sealed: Column[Any]) -> Any:
+def key_id_in(sealed_column: Column[Any]) -> Any:
     """Return the SQL expression for the data key's id in a ciphertext."""
-    return func.substr(sealed, KEY_ID_FROM, KEY_ID_BYTES, type_=LargeBinary)
+    return func.substr(sealed_column, KEY_ID_FROM, KEY_ID_BYTES, type_=LargeBinary)
 
 
 BATCH: Final = 100  # maximum number of values per transaction; decreases if a transaction takes longer than `HOLDS_S`

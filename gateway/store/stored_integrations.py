@@ -189,12 +189,14 @@ class IntegrationStore:
             return list((await db.execute(query)).mappings())
 
     def _columns(self, integration: Integration, managed_row: ApiManagedRow) -> dict[str, Any]:
-        hidden = {name: value.reveal() for name in SECRET_FIELDS if (value := getattr(integration, name)) is not None}
-        plain = {name: value for name in PLAIN_FIELDS if (value := getattr(integration, name)) is not None}
+        secret_values = {
+            name: value.reveal() for name in SECRET_FIELDS if (value := getattr(integration, name)) is not None
+        }
+        other_values = {name: value for name in PLAIN_FIELDS if (value := getattr(integration, name)) is not None}
         # The hosts are sealed together with the secrets. So a person who can write to the database cannot redirect the
         # secrets to another host.
         hosts = {"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}
-        secrets = {**plain, **hidden, **hosts, "custom": dict(integration.custom)}
+        secrets = {**other_values, **secret_values, **hosts, "custom": dict(integration.custom)}
         return {
             "environment": integration.environment,
             "integration_id": integration.integration_id,
@@ -238,8 +240,8 @@ def _changed_fields(old_integration: Integration, new_integration: Integration) 
 
 
 def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = {name: Secret(secrets[name]) for name in SECRET_FIELDS if name in secrets}
-    return {**{name: secrets[name] for name in PLAIN_FIELDS if name in secrets}, **hidden}
+    secret_values = {name: Secret(secrets[name]) for name in SECRET_FIELDS if name in secrets}
+    return {**{name: secrets[name] for name in PLAIN_FIELDS if name in secrets}, **secret_values}
 
 
 def _seal_place(environment: str, managed_row: ApiManagedRow) -> dict[str, Any]:

@@ -173,14 +173,14 @@ def same_file_check(path: Path) -> Callable[[], None]:
 
     The check takes microseconds, and raises FileGone if the file was removed or replaced.
     """
-    opened = path.stat()
+    first_stat = path.stat()
 
     def check() -> None:
         try:
             file_stat = path.stat()
         except OSError as fault:
             raise FileGone(f"{path} was removed or moved; put it back") from fault
-        if (file_stat.st_dev, file_stat.st_ino) != (opened.st_dev, opened.st_ino):
+        if (file_stat.st_dev, file_stat.st_ino) != (first_stat.st_dev, first_stat.st_ino):
             raise FileGone(f"{path} was replaced by another file; restart the gateway")
 
     return check

@@ -105,10 +105,10 @@ def _fill_sites() -> None:
         if not rows:
             return
         after = rows[-1].id
-        found = [{"row": row.id, "origin": origin} for row in rows if (origin := _origin(row.config))]
-        if found:
+        new_origins = [{"row": row.id, "origin": origin} for row in rows if (origin := _origin(row.config))]
+        if new_origins:
             to = table.update().where(table.c.id == sa.bindparam("row")).values(site_origin=sa.bindparam("origin"))
-            db.execute(to, found)
+            db.execute(to, new_origins)
 
 
 def _origin(config: Any) -> str | None:
