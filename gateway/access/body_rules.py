@@ -143,7 +143,7 @@ class BodyRule:
 def parse_body_rule(text: str) -> BodyRule:
     """Parse the part of a rule after ``with``.
 
-    Raises ValueError with a message that continues a sentence about the rule.
+    Raises ValueError; its message is the rest of a sentence that begins with the rule.
     """
     kind_word, _, names = text.partition(" ")
     kind = KINDS.get(kind_word)

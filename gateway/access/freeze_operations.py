@@ -65,7 +65,7 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 def snapshot(text: str, catalog: Catalog) -> str:
     """Return the snapshot of the operations that the rule `text` selects in `catalog`.
 
-    Raises ValueError with a message that continues a sentence about the rule.
+    Raises ValueError; its message is the rest of a sentence that begins with the rule.
     """
     return _Freezer(catalog).snapshot(text)
 

@@ -88,7 +88,7 @@ def count_wildcards(rule: KeyRule) -> int:
 def parse_rule(text: str) -> KeyRule:
     """Parse a rule.
 
-    Raises ValueError with a message that continues a sentence about the rule: ``'GET' has no path …``.
+    Raises ValueError; its message is the rest of a sentence that begins with the rule: ``'GET' has no path …``.
     """
     methods, space, path_and_suffixes = text.partition(" ")
     path_and_body, name_mark, name = path_and_suffixes.partition(_AS)

@@ -233,9 +233,9 @@ def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 def pack_snapshot(
     provider: str, host: str, base: str, prefix: str, operations: Sequence[str], left_out: Sequence[str]
 ) -> str:
-    """Return the snapshot.
+    """Return the snapshot of an operation rule as text, compressed, for the store.
 
-    Raises ValueError if the snapshot is too large, with a message that continues a sentence about the rule.
+    Raises ValueError if it is too large; the message is the rest of a sentence that begins with the rule.
     """
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": prefix}, separators=(",", ":"))
     text = "\n".join((head, *operations, *(f"- {operation}" for operation in left_out))).encode()

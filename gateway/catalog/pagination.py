@@ -33,7 +33,7 @@ _NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 class InvalidPagination(ValueError):
     """The pagination fields are invalid. `faults`: what is wrong.
 
-    Each text in `faults` continues a sentence that begins with the name of the header.
+    Each text in `faults` is the rest of a sentence that begins with the name of the header.
     """
 
     def __init__(self, *faults: str) -> None:

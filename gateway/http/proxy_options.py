@@ -186,7 +186,7 @@ def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
 
 
 def wrong_header(name: str, *faults: str) -> InvalidRequest:
-    """Return the error for the header `name`. Each of `faults` continues a sentence that begins with the name."""
+    """Return the error for the header `name`. Each of `faults` is the rest of a sentence that begins with the name."""
     issues = [Issue("invalid_format", f"{name} {fault}.", (name.lower(),)) for fault in faults]
     return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 

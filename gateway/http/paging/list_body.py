@@ -34,7 +34,7 @@ _READ_ONLY_KINDS: Final = frozenset({"query", "fragment"})
 def check_list_body(body: bytes, content_type: str, coding: str, schemes: Sequence[PagingScheme]) -> list[PagingScheme]:
     """Return those of `schemes` that fit this body. A GraphQL scheme fits only if its variable is in the query.
 
-    Raises ValueError with a message that continues a sentence after the header's name.
+    Raises ValueError; its message is the rest of a sentence that begins with the name of the header.
     """
     media = media_type(content_type or JSON)
     if coding or not (media == JSON or media.endswith("+json")):

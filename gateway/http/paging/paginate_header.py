@@ -41,7 +41,7 @@ class PaginateHeader:
 def parse_paginate_header(text: str) -> PaginateHeader:
     """Parse the header's value.
 
-    Raises ValueError with a message that continues a sentence after the header's name.
+    Raises ValueError; its message is the rest of a sentence that begins with the name of the header.
     """
     pages_match = _START.match(text)
     if pages_match is None or not (pages_match["pages"] == "all" or _COUNT.fullmatch(pages_match["pages"])):

@@ -44,7 +44,7 @@ def encode_position(position: Position, request_digest: str) -> str:
 def decode_position(text: str, request_digest: str) -> Position:
     """Parse the output of `encode_position`.
 
-    Raises ValueError with a message that continues a sentence after the header's name.
+    Raises ValueError; its message is the rest of a sentence that begins with the name of the header.
     """
     members = json.loads(text)
     if members.get("v") != VERSION or not members["way"].keys() <= _SCHEME_FIELDS:
