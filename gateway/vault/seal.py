@@ -70,7 +70,9 @@ REPLACE_KEY_ADVICE: Final = (
     "put a new key (openssl rand -base64 32) first in store.encryption_keys, reload, run `gateway keys rotate`, "
     "then take this one out"
 )
-MIN_DISTINCT_BYTES: Final = 16  # 32 random bytes have about 30 distinct values; only one key in 10^18 has fewer than 16
+MIN_DISTINCT_BYTES: Final = (
+    16  # 32 random bytes have about 30 distinct values; about one key in 3 * 10^16 has fewer than 16
+)
 
 
 @dataclass(frozen=True, slots=True)
