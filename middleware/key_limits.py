@@ -245,8 +245,9 @@ def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> 
 async def _decide_by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
     """Read the body, and return the rule that allows the request with this body.
 
-    Set READ_BODY. For a tool call, also set TOOL. For a request that lists tools, also set LISTED_TOOLS. Raises
-    Forbidden, BodyTooLarge, InvalidRequest.
+    Sets READ_BODY in the request. For a tool call of an MCP server, also sets TOOL. For a request that lists tools, also
+    sets LISTED_TOOLS and DECODER, and removes the outgoing range fields: the whole list must be read to filter it.
+    Raises Forbidden, BodyTooLarge, InvalidRequest.
     """
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body_error("The gateway would send a different body")

@@ -121,7 +121,10 @@ class Policy:
 
     @property
     def keeps_settings(self) -> bool:
-        """Whether authorizations that this key starts keep the settings, and so the hosts, of existing connections."""
+        """Whether a reconnect or an import with this key must keep the settings of an existing connection.
+
+        Settings can be part of the provider's URLs, so other settings can lead to another host.
+        """
         return self.limits_connections or not self.allows(CONFIGURE)
 
     def reaches_integration(self, integration_id: str) -> bool:

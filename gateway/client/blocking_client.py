@@ -123,7 +123,7 @@ class Stream:
         return self._loop.iterate(aiter(self._stream))
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body without their line ends. The last line may lack a line end. Raises CutShort."""
+        """Yield the lines of the body, each without the "\\n" at its end; the last line may have none. Raises CutShort."""
         for batch in self._loop.iterate(self._stream.several_lines()):
             yield from batch
 

@@ -84,7 +84,7 @@ class AsyncStream:
             yield piece
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines of the body without their line ends. The last line may lack a line end. Raises CutShort."""
+        """Yield the lines of the body, each without the "\\n" at its end; the last line may have none. Raises CutShort."""
         async for batch in self.several_lines():
             for line in batch:
                 yield line

@@ -217,8 +217,8 @@ def tools_to_show(
 ) -> list[dict[str, Any]]:
     """Return the tools that `tools/list` shows, at most `MAX_LISTED`.
 
-    Every key can call `call_api`, but only a key without rules sees it in the list. The tools of other keys already
-    cover everything that these keys can do.
+    Every key can call `call_api`, but only a key without rules sees it in the list: the tools of a key with rules cover
+    everything that the key may do.
     """
     if not rules:
         return [call_api_json(rules, connections, must_name_connection=must_name_connection)]

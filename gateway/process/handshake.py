@@ -20,9 +20,9 @@ def frame_message(message: Mapping[str, Any]) -> bytes:
 
 
 def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send `message` and open files. Call it before the channel opens, or if no other message is in transit.
+    """Send `message` with copies of the file descriptors `descriptors`.
 
-    Raises OSError.
+    Call this function before the channel opens, or if no other message is in transit. Raises OSError.
     """
     data = frame_message(message)
     sent_bytes = socket.send_fds(sock, [data], descriptors)
@@ -31,7 +31,10 @@ def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Seque
 
 
 def receive_now(sock: socket.socket) -> tuple[Message, list[int]]:
-    """Return the next message and its open files. Call it before the channel opens. Raises EOFError and OSError."""
+    """Return the next message and the file descriptors sent with it.
+
+    Call this function before the channel opens. Raises EOFError and OSError.
+    """
     head, descriptors, _, _ = socket.recv_fds(sock, LENGTH.size, MAX_FDS)
     while 0 < len(head) < LENGTH.size:
         head += sock.recv(LENGTH.size - len(head)) or _raise_ended()

@@ -1,4 +1,4 @@
-"""The interface that each database implements for the store, and the name of this machine in lease owners."""
+"""The interface between the store and its two databases, and this machine's name, with which its lease owners begin."""
 
 import contextlib
 import os
@@ -36,8 +36,8 @@ class ChangeWatch(Protocol):
     async def close(self) -> None: ...
 
 
-# ── The name of this machine in lease owners: a random id in the folder of the refresh journal. All processes of the
-# machine use the same id.
+# ── This machine's name, with which the names of its lease owners begin: a random id in the folder of the refresh
+# journal. All processes of the machine use the same id.
 
 NODE_ID_FILE: Final = "node-id"
 ONLY_NODE: Final = "local"
