@@ -353,7 +353,7 @@ def _read_connection_page(document: PageDocument, scheme: PagingScheme) -> PageR
     if isinstance(errors, Records) and len(errors):
         reason = document.value("errors.0.message")
         raise _page_error(
-            f"has errors: {json.dumps(reason)[:MAX_REASON] if isinstance(reason, str) else 'see its API'}"
+            f"has errors: {json.dumps(reason)[:MAX_REASON] if isinstance(reason, str) else 'an error without a message'}"
         )
     path = scheme.response_path or _connection_path(document)
     records = document.records(f"{path}.nodes")
