@@ -37,15 +37,15 @@ class TaskLeases:
         async def write(db: AsyncConnection) -> bool:
             if await insert_if_absent(db, task_leases, {"name": name, **values}, key=["name"]):
                 return True
-            claim = update(task_leases).where(task_leases.c.name == name, is_free)
-            return (await db.execute(claim.values(values))).rowcount == 1
+            claim_update = update(task_leases).where(task_leases.c.name == name, is_free)
+            return (await db.execute(claim_update.values(values))).rowcount == 1
 
         return await self._transactions.write(write)
 
     async def release(self, name: str, *, owner: str) -> None:
         """Release the lease, so that another owner can acquire it immediately. Do nothing if another owner has the lease."""
-        own_lease = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
-        await self._transactions.write(lambda db: db.execute(own_lease))
+        lease_delete = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
+        await self._transactions.write(lambda db: db.execute(lease_delete))
 
 
 # ── The holder of a lease. The lease names its owner: `{node}.{process}.{attempt}`.

@@ -51,10 +51,12 @@ class ConsoleSessionStore:
         if await self._find(link_digest, LINK, now) is None:
             return None  # anyone can send a wrong link, so a wrong link must not enter the queue of writes
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
-        used_link = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
+        link_delete = (
+            delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
+        )
 
         async def write(db: AsyncConnection) -> ConsoleSession | None:
-            row = (await db.execute(used_link)).one_or_none()
+            row = (await db.execute(link_delete)).one_or_none()
             if row is None or row.expires_at <= now:
                 return None
             session = ConsoleSession(row.name, _role(row.role), ends_at)
@@ -88,11 +90,11 @@ class ConsoleSessionStore:
             if (await db.execute(query)).first() is not None:
                 return False
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
-        expired = delete(console_sessions).where(table.digest == key, table.expires_at <= now)
+        expired_delete = delete(console_sessions).where(table.digest == key, table.expires_at <= now)
         row = {"digest": key, "kind": SEEN, "name": session.name, "role": session.role}
 
         async def write(db: AsyncConnection) -> bool:
-            await db.execute(expired)
+            await db.execute(expired_delete)
             values = {**row, "expires_at": session.expires_at}
             if not await insert_if_absent(db, console_sessions, values, key=("digest",)):
                 return False
@@ -123,10 +125,10 @@ class ConsoleSessionStore:
         if await self._find(session_digest, SESSION, now) is None:
             return
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_OUT, at=now)
-        own_session = delete(console_sessions).where(console_sessions.c.digest == session_digest).returning(*COLUMNS)
+        session_delete = delete(console_sessions).where(console_sessions.c.digest == session_digest).returning(*COLUMNS)
 
         async def write(db: AsyncConnection) -> None:
-            row = (await db.execute(own_session)).one_or_none()
+            row = (await db.execute(session_delete)).one_or_none()
             if row is not None:
                 actor = AuditActor("operator", name=row.name, command=CONSOLE, address=entry.actor.address)
                 await self._trail.record(db, replace(entry, actor=actor, detail={"role": row.role}))
@@ -147,8 +149,8 @@ class ConsoleSessionStore:
         return await self._transactions.write(write)
 
     async def prune(self, now: datetime) -> None:
-        expired = delete(console_sessions).where(console_sessions.c.expires_at <= now)
-        await self._transactions.write(lambda db: db.execute(expired))
+        expired_delete = delete(console_sessions).where(console_sessions.c.expires_at <= now)
+        await self._transactions.write(lambda db: db.execute(expired_delete))
 
 
 async def new_link(

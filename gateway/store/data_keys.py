@@ -253,8 +253,8 @@ class DataKeys:
             for name in names:
                 row = {"name": name, "created_at": clock.now()}
                 await insert_if_absent(db, environments, row, key=["name"])
-                present = select(data_keys.c.id).where(data_keys.c.environment == name).limit(1)
-                if (await db.execute(present)).first() is None:
+                present_query = select(data_keys.c.id).where(data_keys.c.environment == name).limit(1)
+                if (await db.execute(present_query)).first() is None:
                     await self.create_key(db, name)
 
         if any(self._vault.sealing_key(name) is None for name in names):
@@ -346,10 +346,10 @@ class DataKeys:
         reserved_after = data_keys.c.seals_reserved + self.reserved
         newer = data_keys.alias("newer")
         has_newer = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
-        reservation = update(data_keys).where(
+        reservation_update = update(data_keys).where(
             data_keys.c.id == key_id, reserved_after <= self.seals_per_key, ~has_newer
         )
-        return (await db.execute(reservation.values(seals_reserved=reserved_after))).rowcount == 1
+        return (await db.execute(reservation_update.values(seals_reserved=reserved_after))).rowcount == 1
 
     async def create_key(self, db: AsyncConnection, environment: str) -> None:
         """Create a data key for `environment`, wrapped under the first master key. The new key seals later values."""

@@ -88,11 +88,13 @@ class DeliveryStore:
         async with self._transactions.read() as db:
             if (await db.execute(_EARLIEST_DUE)).scalar() is None:  # usually, no delivery is waiting
                 return DueDeliveries((), None)
-            queues = select(table.environment, table.target).where(_is_claimable(now)).distinct()
-            next_due = select(func.min(table.due_at)).where(table.due_at > now)
-            lease_end = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
-            due_queues = [(row.environment, row.target) for row in await db.execute(queues)]
-            next_times = [(await db.execute(query)).scalar() for query in (next_due, lease_end)]
+            queues_query = select(table.environment, table.target).where(_is_claimable(now)).distinct()
+            next_due_query = select(func.min(table.due_at)).where(table.due_at > now)
+            lease_end_query = select(func.min(table.lease_until)).where(
+                table.due_at.is_not(None), table.lease_until > now
+            )
+            due_queues = [(row.environment, row.target) for row in await db.execute(queues_query)]
+            next_times = [(await db.execute(query)).scalar() for query in (next_due_query, lease_end_query)]
         return DueDeliveries(due_queues, min((moment for moment in next_times if moment is not None), default=None))
 
     async def claim(
@@ -104,15 +106,17 @@ class DeliveryStore:
         """
         table = deliveries.c
         of_queue = (table.environment == queue[0], table.target == queue[1])
-        free_rows = select(table.id).where(*of_queue, _is_claimable(now)).order_by(table.due_at, table.id).limit(limit)
+        free_rows_query = (
+            select(table.id).where(*of_queue, _is_claimable(now)).order_by(table.due_at, table.id).limit(limit)
+        )
         lease = {"lease_owner": owner, "lease_until": now + ttl}
 
         async def write(db: AsyncConnection) -> list[Delivery]:
-            ids = list((await db.execute(free_rows.with_for_update(skip_locked=True, of=deliveries))).scalars())
+            ids = list((await db.execute(free_rows_query.with_for_update(skip_locked=True, of=deliveries))).scalars())
             if not ids:
                 return []
-            claimed = update(deliveries).where(table.id.in_(ids), _is_unleased(now)).values(lease)
-            claimed_ids = [row.id for row in await db.execute(claimed.returning(table.id))]
+            claim_update = update(deliveries).where(table.id.in_(ids), _is_unleased(now)).values(lease)
+            claimed_ids = [row.id for row in await db.execute(claim_update.returning(table.id))]
             query = select(*COLUMNS).select_from(JOINED).where(table.id.in_(claimed_ids)).order_by(table.id)
             return [delivery_of(row) for row in await db.execute(query)]
 
@@ -148,10 +152,10 @@ class DeliveryStore:
         }
 
         async def write(db: AsyncConnection) -> bool:
-            own_delivery = update(deliveries).where(
+            delivery_update = update(deliveries).where(
                 table.id == delivery.id, table.lease_owner == owner, table.due_at.is_not(None)
             )
-            sequence = (await db.execute(own_delivery.values(values).returning(table.sequence))).one_or_none()
+            sequence = (await db.execute(delivery_update.values(values).returning(table.sequence))).one_or_none()
             if sequence is None:
                 return False
             if sequence[0] is not None and (not has_ended or has_postponed_later):
@@ -175,8 +179,10 @@ class DeliveryStore:
 
     async def release(self, owner: str) -> None:
         """Release the deliveries that `owner` has claimed but not sent, so that another process can send them."""
-        own_deliveries = update(deliveries).where(deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None))
-        await self._transactions.write(lambda db: db.execute(own_deliveries.values(NO_LEASE)))
+        deliveries_update = update(deliveries).where(
+            deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None)
+        )
+        await self._transactions.write(lambda db: db.execute(deliveries_update.values(NO_LEASE)))
 
     async def backlog(self) -> list[Backlog]:
         """Return the backlog of each environment that has waiting deliveries."""

@@ -127,8 +127,8 @@ class ExpiringStore:
         """Mark these connections as checked. A new credential removes the mark."""
         if rows:
             ids = [row.id for row in rows]
-            own_rows = update(connections).where(connections.c.id.in_(ids), *_unsettled_conditions(now))
-            await self._transactions.write(lambda db: db.execute(own_rows.values(end_settled=True)))
+            rows_update = update(connections).where(connections.c.id.in_(ids), *_unsettled_conditions(now))
+            await self._transactions.write(lambda db: db.execute(rows_update.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
         """Record `failure` for each connection that is unchanged, has no running refresh and has not ended.

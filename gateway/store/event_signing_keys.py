@@ -73,11 +73,11 @@ class SigningKeyStore:
         async def write(db: AsyncConnection) -> None:
             await self._trail.record(db, entry)
             in_environment = table.environment == environment
-            numbers = select(table.number).where(in_environment).order_by(table.number.desc()).with_for_update()
-            last_number = (await db.execute(numbers)).scalars().first() or 0
+            numbers_query = select(table.number).where(in_environment).order_by(table.number.desc()).with_for_update()
+            last_number = (await db.execute(numbers_query)).scalars().first() or 0
             await db.execute(delete(signing_keys).where(in_environment, table.number < last_number))
-            retirement = update(signing_keys).where(in_environment, table.number == last_number)
-            await db.execute(retirement.values(retires_at=retires_at))
+            retirement_update = update(signing_keys).where(in_environment, table.number == last_number)
+            await db.execute(retirement_update.values(retires_at=retires_at))
             if not await self._add(db, environment, last_number + 1, key, now):
                 raise FenceFailed  # another process has just rotated, so the transaction runs again
 

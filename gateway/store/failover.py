@@ -193,9 +193,9 @@ class Failover:
         """Remove this process from those for which the other processes wait."""
         if self._has_joined:
             self._has_joined = False
-            own_process = delete(processes).where(processes.c.process == self._process)
+            process_delete = delete(processes).where(processes.c.process == self._process)
             with suppress(GatewayError):
-                await self._transactions.write(lambda db: db.execute(own_process))
+                await self._transactions.write(lambda db: db.execute(process_delete))
 
     async def is_unchanged(self) -> bool:
         """Return whether the rows read so far are still current.
@@ -253,8 +253,8 @@ class Failover:
     async def _write_heartbeat(self) -> None:
         async def write(db: AsyncConnection) -> None:
             row: dict[str, Any] = {"beat_at": clock.now(), "timeline": self._confirmed_timeline}
-            own_process = update(processes).where(processes.c.process == self._process)
-            if not (await db.execute(own_process.values(row))).rowcount:
+            process_update = update(processes).where(processes.c.process == self._process)
+            if not (await db.execute(process_update.values(row))).rowcount:
                 await insert_if_absent(db, processes, {"process": self._process, **row}, key=["process"])
             if not self.pending:
                 await db.execute(delete(processes).where(processes.c.beat_at < clock.now() - KEEP_FOR))

@@ -100,8 +100,8 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
         "detail": change.detail,
     }
     await db.execute(insert(connection_history).values(entry))
-    of_connection = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
-    newest_surplus_id = of_connection.limit(1).offset(MAX_ENTRIES).scalar_subquery()
+    history_query = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
+    newest_surplus_id = history_query.limit(1).offset(MAX_ENTRIES).scalar_subquery()
     await db.execute(delete(connection_history).where(history.connection == row_id, history.id <= newest_surplus_id))
 
 

@@ -173,11 +173,11 @@ class KeyStore:
             batch = digests[start : start + MAX_AT_ONCE]
             # Skips keys that another transaction has locked, because waiting could cause a deadlock: `revoke` locks
             # several keys in another order.
-            free_keys = select(keys.c.digest).where(keys.c.digest.in_(batch)).with_for_update(skip_locked=True)
-            recorded = await self._transactions.write(partial(self._record_use, query=free_keys, entry=entry))
+            free_keys_query = select(keys.c.digest).where(keys.c.digest.in_(batch)).with_for_update(skip_locked=True)
+            recorded = await self._transactions.write(partial(self._record_use, query=free_keys_query, entry=entry))
             for key_digest in set(batch) - recorded:
-                locked_key = select(keys.c.digest).where(keys.c.digest == key_digest).with_for_update()
-                await self._transactions.write(partial(self._record_use, query=locked_key, entry=entry))
+                lock_query = select(keys.c.digest).where(keys.c.digest == key_digest).with_for_update()
+                await self._transactions.write(partial(self._record_use, query=lock_query, entry=entry))
 
     async def _record_use(self, db: AsyncConnection, query: Select[str], entry: AuditEntry) -> set[str]:
         """Record the use of the keys that `query` selects and locks. Return the digests of these keys."""
@@ -234,10 +234,10 @@ class KeyStore:
         return None if row is None else _key(row)
 
     async def _check_name(self, db: AsyncConnection, new_key: NewMintedKey, now: datetime) -> None:
-        same_name = select(keys.c.id).where(
+        same_name_query = select(keys.c.id).where(
             keys.c.environment == new_key.environment, keys.c.name == new_key.name, *_alive(now)
         )
-        holder_id: int | None = (await db.execute(same_name)).scalars().first()
+        holder_id: int | None = (await db.execute(same_name_query)).scalars().first()
         if holder_id is not None:
             raise Conflict(
                 "conflict",
@@ -296,8 +296,8 @@ async def _lock_keys(db: AsyncConnection, environment: str) -> None:
     Each of these transactions checks names and locks several keys. Without this lock, two transactions could wait for
     each other.
     """
-    row = select(environments.c.name).where(environments.c.name == environment)
-    await db.execute(row.with_for_update(key_share=True))
+    environment_query = select(environments.c.name).where(environments.c.name == environment)
+    await db.execute(environment_query.with_for_update(key_share=True))
 
 
 async def _check_parent(db: AsyncConnection, parent_id: int) -> None:
@@ -305,8 +305,8 @@ async def _check_parent(db: AsyncConnection, parent_id: int) -> None:
 
     Also locks the key, so that `revoke` waits for this transaction and then also revokes the new key.
     """
-    parent = select(keys.c.revoked_at).where(keys.c.id == parent_id).with_for_update(read=True)
-    row = (await db.execute(parent)).one_or_none()
+    parent_query = select(keys.c.revoked_at).where(keys.c.id == parent_id).with_for_update(read=True)
+    row = (await db.execute(parent_query)).one_or_none()
     if row is not None and row.revoked_at is not None:
         message = f"Key {parent_id} was revoked, so it cannot mint another key. Use a key that is active."
         raise Conflict("conflict", message, payload={"key_id": parent_id})

@@ -155,7 +155,7 @@ async def delete_sessions(db: AsyncConnection, condition: ColumnElement[bool]) -
 
     Also stores a result for each, so that polling clients see that the session has ended.
     """
-    ended_results = select(
+    ended_query = select(
         connect_sessions.c.environment,
         connect_sessions.c.digest,
         literal(""),
@@ -164,7 +164,7 @@ async def delete_sessions(db: AsyncConnection, condition: ColumnElement[bool]) -
         literal(clock.now(), UtcTime),
     ).where(condition)
     names = ["environment", "session_digest", "integration_id", "is_pending", "error_type", "at"]
-    await db.execute(insert(flow_results).from_select(names, ended_results))
+    await db.execute(insert(flow_results).from_select(names, ended_query))
     return (await db.execute(delete(connect_sessions).where(condition))).rowcount
 
 
@@ -352,8 +352,8 @@ class FlowResults:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))
             if outcome.is_failed_attempt:
                 failures = (flow_results.c.session_digest == outcome.session_digest, _is_failed_attempt())
-                newest = select(flow_results.c.id).where(*failures).order_by(flow_results.c.id.desc())
-                newest_surplus_id = newest.offset(MAX_KEPT_FAILURES).limit(1).scalar_subquery()
+                newest_query = select(flow_results.c.id).where(*failures).order_by(flow_results.c.id.desc())
+                newest_surplus_id = newest_query.offset(MAX_KEPT_FAILURES).limit(1).scalar_subquery()
                 await db.execute(delete(flow_results).where(*failures, flow_results.c.id <= newest_surplus_id))
             db.info[NOTIFIES] = True
 
@@ -364,15 +364,15 @@ class FlowResults:
 
         The clocks of nodes differ, so pass a time that is slightly too early.
         """
-        recent_results = select(flow_results).where(
+        recent_query = select(flow_results).where(
             flow_results.c.at >= moment, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
-        return await self._read_outcomes(recent_results.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
+        return await self._read_outcomes(recent_query.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
 
     async def find_by_session(self, session_digest: str) -> list[Outcome]:
         """Return the results of a session: its last 1000 connections and its last 100 failures, the oldest first."""
-        newest = select(flow_results).order_by(flow_results.c.id.desc())
-        of_session = newest.where(flow_results.c.session_digest == session_digest)
+        newest_query = select(flow_results).order_by(flow_results.c.id.desc())
+        of_session = newest_query.where(flow_results.c.session_digest == session_digest)
         async with self._transactions.read() as db:
             outcomes = (await db.execute(of_session.where(~_is_failed_attempt()).limit(MAX_RESULTS))).mappings().all()
             failed = (
@@ -406,8 +406,8 @@ class FlowResults:
 
     async def prune(self, now: datetime) -> None:
         of_session = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
-        old_results = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_session))
-        await self._transactions.write(lambda db: db.execute(old_results))
+        old_results_delete = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_session))
+        await self._transactions.write(lambda db: db.execute(old_results_delete))
 
     async def _read_outcomes(self, query: Select[Any]) -> list[Outcome]:
         async with self._transactions.read() as db:

@@ -200,8 +200,8 @@ class PendingStore:
         entry = connection_audit_entry(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
-            completion = update(pending_connections).where(*is_pending).values(sealed=None)
-            if (await db.execute(completion)).rowcount != 1:
+            completion_update = update(pending_connections).where(*is_pending).values(sealed=None)
+            if (await db.execute(completion_update)).rowcount != 1:
                 return None
             existing_row = (
                 (await db.execute(SELECT_ROW.with_for_update(), ref_parameters(pending.ref))).mappings().first()

@@ -76,15 +76,19 @@ class WebhookStore:
             table.integration_id == integration.integration_id,
             table.due_at.is_not(None),
         )
-        events = select(func.count()).select_from(select(table.outbox).where(condition).limit(max_count).subquery())
-        size = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
-        size = size.where(outbox.c.id.in_(select(table.outbox).where(condition)))
-        count, bytes_ = (await db.execute(select(events.scalar_subquery(), size.scalar_subquery()))).one()
-        if count >= max_count or bytes_ >= max_bytes:
+        count_query = select(func.count()).select_from(
+            select(table.outbox).where(condition).limit(max_count).subquery()
+        )
+        size_query = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
+        size_query = size_query.where(outbox.c.id.in_(select(table.outbox).where(condition)))
+        count, byte_count = (
+            await db.execute(select(count_query.scalar_subquery(), size_query.scalar_subquery()))
+        ).one()
+        if count >= max_count or byte_count >= max_bytes:
             key = integration.integration_id
             message = (
                 f"The webhook queue of integration '{key}' is full: {counted(count, 'undelivered event')} "
-                f"({counted(bytes_, 'byte')}). Send this webhook again later."
+                f"({counted(byte_count, 'byte')}). Send this webhook again later."
             )
             raise Unavailable("busy", message, retry_after_s=60)
 

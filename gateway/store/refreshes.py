@@ -107,9 +107,9 @@ def _statements_of_save(*, as_one: bool, audited: bool) -> list[ReturningInsert[
     """
     if not as_one:
         row: dict[str, Any] = {name: bindparam(f"at_{name}") for name in ConnectionRef._fields}
-        change = insert(changes).values(at=_CHANGED_AT, **row).returning(changes.c.id)
-        audit = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
-        return [SAVE_ROW, audit, change] if audited else [SAVE_ROW, change]
+        change_insert = insert(changes).values(at=_CHANGED_AT, **row).returning(changes.c.id)
+        audit_insert = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
+        return [SAVE_ROW, audit_insert, change_insert] if audited else [SAVE_ROW, change_insert]
     save_row = SAVE_ROW.cte("renewed")
     change_row = insert(changes).from_select(["at", *ConnectionRef._fields], select(_CHANGED_AT, *save_row.c))
     if audited:
@@ -177,8 +177,8 @@ class RefreshStatements:
         }
         self.take_over: Final[Update] = claim.where(is_unchanged)
         """Takes the lease from its present owner. The caller must know that the owner's process is dead."""
-        own_lease = update(connections).where(MATCHES_REF, connections.c.lease_owner == bindparam("owner"))
-        self.extend: Final[Update] = own_lease.values(lease_until=self._time_expression("lease_for"))
+        lease_update = update(connections).where(MATCHES_REF, connections.c.lease_owner == bindparam("owner"))
+        self.extend: Final[Update] = lease_update.values(lease_until=self._time_expression("lease_for"))
         """Sets the end of the owner's lease, even if the lease has expired."""
 
     def claim_in_one_trip(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> OneTrip[bool]:
@@ -203,8 +203,8 @@ class RefreshStatements:
         statements = [part.bind(parameters) for part in self._save_in_one_trip[entry is not None]]
         return OneTrip(statements, lambda row: (saved, row[0]), notifies=True)
 
-    def value(self, delta: timedelta) -> timedelta | datetime:
-        """Return the value of a time parameter: the time `delta` from now."""
+    def time_parameter(self, delta: timedelta) -> timedelta | datetime:
+        """Return the parameter for the time `delta` from now: `delta`, if the database's clock counts, else the time."""
         return delta if self._by_database else clock.now() + delta
 
     def _time_expression(self, name: str) -> ColumnElement[Any]:
@@ -442,8 +442,8 @@ class RefreshStore:
 
     async def forget_previous(self, now: datetime) -> None:
         """Remove previous refresh tokens whose grace period is over."""
-        expired = update(connections).where(connections.c[f"{PREVIOUS_COLUMN}_until"] <= now)
-        await self._transactions.write(lambda db: db.execute(expired.values(NO_PREVIOUS)))
+        expired_update = update(connections).where(connections.c[f"{PREVIOUS_COLUMN}_until"] <= now)
+        await self._transactions.write(lambda db: db.execute(expired_update.values(NO_PREVIOUS)))
 
     @cached_property
     def _statements(self) -> RefreshStatements:
@@ -492,8 +492,12 @@ class RefreshStore:
 
         def times() -> dict[str, Any]:
             """Return the lease times. Called just before the write, because the write can wait in a queue."""
-            lease_times = {"lease_for": self._statements.value(ttl)}
-            return lease_times if from_holder else lease_times | {"free_for": self._statements.value(-expired_for)}
+            lease_times = {"lease_for": self._statements.time_parameter(ttl)}
+            return (
+                lease_times
+                if from_holder
+                else lease_times | {"free_for": self._statements.time_parameter(-expired_for)}
+            )
 
         def in_one_trip() -> OneTrip[bool] | None:
             key = self._rows.keys.newest_key(ref.environment)
@@ -518,7 +522,7 @@ class RefreshStore:
         """
 
         async def write(db: AsyncConnection) -> bool:
-            values = {**ref_parameters(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
+            values = {**ref_parameters(ref), "owner": owner, "lease_for": self._statements.time_parameter(ttl)}
             return (await db.execute(self._statements.extend, values)).rowcount == 1
 
         return await self._transactions.write(write)
@@ -531,9 +535,9 @@ class RefreshStore:
         `keep_intent`: an earlier intent stays open. `former_lease`: the lease that the claim replaced; restored if
         `keep_intent`.
         """
-        own_lease = update(connections).where(matches_ref(ref), connections.c.lease_owner == owner)
+        lease_update = update(connections).where(matches_ref(ref), connections.c.lease_owner == owner)
         new_lease_columns = NO_LEASE if former_lease is None else lease_columns(former_lease)
-        await self._rows.update(own_lease.values(new_lease_columns if keep_intent else NO_LEASE | NO_INTENT))
+        await self._rows.update(lease_update.values(new_lease_columns if keep_intent else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
         """Let the owner's lease expire now, but keep its intent open.

@@ -177,8 +177,8 @@ class IntegrationStore:
 
         await self._transactions.write(write)
         async with self._transactions.read() as db:
-            remaining_row = select(integrations.c.uid).where(integrations.c.uid == integration.managed_row.uid)
-            return (await db.execute(remaining_row)).first() is None
+            row_query = select(integrations.c.uid).where(integrations.c.uid == integration.managed_row.uid)
+            return (await db.execute(row_query)).first() is None
 
     async def _write(self, environment: str, write: Any) -> bool:
         was_written: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
@@ -272,8 +272,8 @@ async def lock_integration(db: AsyncConnection, new_connection: NewConnection) -
         integrations.c.uid == new_connection.integration_uid,
         integrations.c.ending_at.is_(None),
     )
-    row = select(integrations.c.uid).where(condition).with_for_update(read=True, key_share=True)
-    if (await db.execute(row)).first() is None:
+    row_query = select(integrations.c.uid).where(condition).with_for_update(read=True, key_share=True)
+    if (await db.execute(row_query)).first() is None:
         raise NotFound(
             "unknown_provider_config",
             f"Integration '{new_connection.ref.integration_id}' was deleted or renamed in the meantime. Nothing was stored.",
@@ -282,13 +282,11 @@ async def lock_integration(db: AsyncConnection, new_connection: NewConnection) -
 
 async def _is_rename_refused(db: AsyncConnection, old_integration: Integration, new_integration: Integration) -> bool:
     """Return whether a rename is refused: the new id is already in use, or connections use the old id."""
-    name_is_taken = select(integrations.c.uid).where(
+    name_query = select(integrations.c.uid).where(
         _is_row_of(new_integration.environment, new_integration.integration_id)
     )
     has_connections = _connections_of(old_integration.environment, old_integration.integration_id)
-    return (await db.execute(name_is_taken)).first() is not None or (
-        await db.execute(has_connections)
-    ).first() is not None
+    return (await db.execute(name_query)).first() is not None or (await db.execute(has_connections)).first() is not None
 
 
 def _connections_of(environment: str, integration_id: str) -> Any:

@@ -133,8 +133,8 @@ class AuditRecords:
 
         async def work(db: AsyncConnection) -> Checkpoint | None:
             state = await lock_state(db)
-            newest = select(func.max(audit_checkpoints.c.sequence))
-            signed = (await db.execute(newest)).scalar() or 0
+            newest_query = select(func.max(audit_checkpoints.c.sequence))
+            signed = (await db.execute(newest_query)).scalar() or 0
             if state.sequence <= signed or (after and signed > after):
                 return None
             key = await self._signing_key(db, state, now)
@@ -142,8 +142,8 @@ class AuditRecords:
                 self._trail.record_written.set()
             checkpoint = Checkpoint(state.store_id, state.sequence, state.hash, now).sign(key)
             await _insert_checkpoint(db, checkpoint, starts=False)
-            newest_first = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
-            newest_surplus = newest_first.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
+            sequences_query = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
+            newest_surplus = sequences_query.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
             statement = delete(audit_checkpoints).where(
                 ~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= newest_surplus
             )
@@ -278,8 +278,10 @@ class AuditRecords:
 
         async def begin(db: AsyncConnection) -> Checkpoint | None:
             state = await lock_state(db)
-            first_younger = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
-            first_kept = (await db.execute(first_younger)).scalar() or state.sequence  # the last record always stays
+            first_younger_query = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
+            first_kept = (
+                await db.execute(first_younger_query)
+            ).scalar() or state.sequence  # the last record always stays
             row = (await db.execute(_ROWS.where(audit_records.c.sequence == first_kept - 1))).first()
             if row is None:
                 return None
@@ -311,8 +313,8 @@ class AuditRecords:
 
     async def _remove(self, last_sequence: int) -> int:
         total = 0
-        oldest = select(audit_records.c.sequence).where(audit_records.c.sequence <= last_sequence)
-        batch = oldest.order_by(audit_records.c.sequence).limit(PAGE).scalar_subquery()
+        oldest_query = select(audit_records.c.sequence).where(audit_records.c.sequence <= last_sequence)
+        batch = oldest_query.order_by(audit_records.c.sequence).limit(PAGE).scalar_subquery()
         statement = delete(audit_records).where(audit_records.c.sequence.in_(batch))
         while True:
             removed_count = (await self._transactions.write(lambda db: db.execute(statement))).rowcount

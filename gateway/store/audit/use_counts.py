@@ -84,26 +84,28 @@ class UseStore:
         if filters.connection_id is not None:
             conditions.append(table.connection_id == filters.connection_id)
         subject_columns = (table.integration_id, table.connection_id, table.key_id)
-        sums = select(*subject_columns, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
-        grouped_sums = sums.where(*conditions).group_by(*subject_columns).subquery()
+        sums_query = select(
+            *subject_columns, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed")
+        )
+        grouped_sums = sums_query.where(*conditions).group_by(*subject_columns).subquery()
         # Each row also has the totals of all rows, so that one query is enough.
         total_columns = [
             func.sum(grouped_sums.c.calls).over(),
             func.sum(grouped_sums.c.failed).over(),
             func.count().over(),
         ]
-        largest_first = select(
+        largest_query = select(
             grouped_sums,
             *(
                 column.label(name)
                 for column, name in zip(total_columns, ("all_calls", "all_failed", "lines"), strict=True)
             ),
         )
-        largest_first = largest_first.order_by(
+        largest_query = largest_query.order_by(
             grouped_sums.c.calls.desc(), *(grouped_sums.c[column.name] for column in subject_columns)
         )
         async with self._transactions.read() as db:
-            rows = (await db.execute(largest_first.limit(filters.limit))).all()
+            rows = (await db.execute(largest_query.limit(filters.limit))).all()
         if not rows:
             return CredentialUsePage([], 0, 0, 0)
         first_row = rows[0]

@@ -88,7 +88,7 @@ class OneTripConnection(aiosqlite.Connection):
 
         The statements are a transaction of their own, unless other writes share the transaction.
         """
-        run = run_statements if self.shared else _run_alone
+        run = run_statements if self.shared else _run_in_transaction
         row: Sequence[Any] | None = await self.run_on_connection(partial(run, statements))
         return row
 
@@ -179,7 +179,10 @@ def run_statements(statements: Sequence[tuple[str, Sequence[Any]]], db: sqlite3.
     return row
 
 
-def _run_alone(statements: Sequence[tuple[str, Sequence[Any]]], db: sqlite3.Connection) -> Sequence[Any] | None:
+def _run_in_transaction(
+    statements: Sequence[tuple[str, Sequence[Any]]], db: sqlite3.Connection
+) -> Sequence[Any] | None:
+    """Run `statements` like `run_statements`, as a transaction of their own."""
     db.execute("BEGIN IMMEDIATE")
     try:
         row = run_statements(statements, db)
