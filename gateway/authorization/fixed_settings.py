@@ -28,7 +28,8 @@ BROWSER_URL_FIELD: Final = "authorization_url"  # only browsers open this URL; t
 def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[str, Any], path: Sequence[str]) -> None:
     """Check the settings that an application fixes for a connect session, without regard to case in their names.
 
-    `context`: the integration's context, without settings. `path`: the member of the request's body that contains the settings, for error messages.
+    `context`: the integration's context, without settings. `path`: the member of the request's body
+    that contains the settings, for error messages.
 
     Raises InvalidRequest if a setting breaks the entry's rules, or is invalid in one of the entry's URLs. Also raises
     InvalidRequest if a setting names a host to which the integration or the gateway allows no requests.
