@@ -144,7 +144,7 @@ def parse_url(text: str) -> ParsedUrl:
     scheme = match["scheme"].lower()
     authority = parse_authority(scheme, match["authority"])
     if authority is None:
-        raise ValueError("its host must be an ASCII name or an IP address, without user name, with a port at most")
+        raise ValueError("its host must be an ASCII name or an IP address, with an optional port and no user name")
     if re.search(r"[^!-~]|[\\#]", text):
         raise ValueError("it must not hold a fragment, a backslash, or a character that must be percent-encoded")
     path, separator, query = text[match.end() :].partition("?")

@@ -46,8 +46,8 @@ def unread_bytes(transport: asyncio.WriteTransport) -> int:
 
 
 def bytes_held_up(transport: asyncio.WriteTransport) -> int:
-    """Return `unread_bytes` if the next bytes of a response wait until the client has read these, else 0.
+    """Return how many sent bytes the client must read before the rest of the response can be sent; 0 if no byte waits.
 
-    If this number shrinks, the client reads, although no byte may be sent for minutes.
+    While this number shrinks, the client is reading, even if the gateway can send no further byte for minutes.
     """
     return unread_bytes(transport) if transport.get_write_buffer_size() else 0

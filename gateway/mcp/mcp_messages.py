@@ -229,7 +229,7 @@ def _read_modern_request(
     if META_VERSION in meta:
         version = meta[META_VERSION]
         _check_header(VERSION_HEADER, routing.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
-        if version != MODERN:  # only now, because another revision can require other fields and headers
+        if version != MODERN:  # before the checks below, because another revision can require other fields and headers
             _raise_unsupported(version)
     else:
         _check_revision(routing.get(VERSION_HEADER))
@@ -268,8 +268,8 @@ def _check_revision(header: str | None) -> None:
         _raise_unsupported(header)
 
 
-def _raise_unsupported(requested: Any) -> NoReturn:
-    data = {"supported": list(REVISIONS), "requested": requested}
+def _raise_unsupported(requested_version: Any) -> NoReturn:
+    data = {"supported": list(REVISIONS), "requested": requested_version}
     raise RpcError(UNSUPPORTED_REVISION, f"Unsupported protocol version. Use one of {', '.join(REVISIONS)}.", data)
 
 

@@ -353,7 +353,7 @@ def _connection_row(row: Any) -> PeerConnection:
     broken = isinstance(errors, list) and any(
         isinstance(error, dict) and error.get("type") == "auth" for error in errors
     )
-    # This gateway also has a state, and reports errors that pass by themselves. Nango has no state.
+    # A peer that is this product has a state, and its errors include temporary ones. Nango has no state.
     return PeerConnection(key, name, state in ENDED if isinstance(state, str) else broken)
 
 

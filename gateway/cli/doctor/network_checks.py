@@ -143,10 +143,10 @@ def origins(integration: DeclaredIntegration) -> Iterator[Origin]:
             isinstance(piece, str) for piece in (*url_template.host, url_template.port or "")
         ):
             port = f":{url_template.port}" if url_template.port else ""
-            url = f"{url_template.scheme}://{''.join(map(str, url_template.host))}{port}"
-            if url not in seen_origins:
-                seen_origins.add(url)
-                yield Origin(url, field)
+            origin = f"{url_template.scheme}://{''.join(map(str, url_template.host))}{port}"
+            if origin not in seen_origins:
+                seen_origins.add(origin)
+                yield Origin(origin, field)
 
 
 def _origin_of(url: str) -> str:

@@ -51,7 +51,7 @@ def check_list_body(body: bytes, content_type: str, coding: str, schemes: Sequen
         raise ValueError(f"cannot set {blocked_names[0]} in the body, because one of its parents is not an object")
     if not any(scheme.type == "graphql" or _variable(scheme) for scheme in schemes):
         return list(schemes)
-    return _with_variable(body, query, schemes)
+    return _schemes_with_variable(body, query, schemes)
 
 
 def first_body(body: bytes, schemes: Sequence[PagingScheme], limit: int | None) -> bytes:
@@ -137,7 +137,8 @@ def _query_members(body: bytes) -> int:
     return query_counts[-1]
 
 
-def _with_variable(body: bytes, query: Any, schemes: Sequence[PagingScheme]) -> list[PagingScheme]:
+def _schemes_with_variable(body: bytes, query: Any, schemes: Sequence[PagingScheme]) -> list[PagingScheme]:
+    """Return those of `schemes` whose GraphQL variable the query declares, and those without a variable."""
     if not isinstance(query, str):
         raise ValueError("needs a GraphQL request with its document in query; a stored document cannot be checked")
     if _query_members(body) > 1:
