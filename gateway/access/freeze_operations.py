@@ -168,10 +168,10 @@ def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
 def _pack_operations(
     provider: Provider,
     operations: ProviderOperations,
-    selected: Sequence[ApiOperation],
+    selected_operations: Sequence[ApiOperation],
     checked_ids: Collection[str] = (),
 ) -> str:
-    """Return the snapshot of the operations `selected`.
+    """Return the snapshot of `selected_operations`.
 
     `checked_ids`: the ids of operations whose path is already checked.
     """
@@ -180,7 +180,7 @@ def _pack_operations(
     base_path = without_settings(prefix)
     lines = [
         f"{_risk_letter(operation)} {operation.method} {rule_path(operation.path)} {operation.id}"
-        for operation in selected
+        for operation in selected_operations
     ]
     for line in lines:
         _, method, path, name = line.split(" ")
@@ -190,7 +190,7 @@ def _pack_operations(
             )  # raises ValueError if the line is not a valid rule by itself
     left_out = [
         f"{operation.method} {base_path}{_PLACEHOLDER.sub('*', operation.path)}"
-        for operation in _other_matching_operations(operations, selected)
+        for operation in _other_matching_operations(operations, selected_operations)
     ]
     return pack_snapshot(provider.name, host, base, prefix, lines, list(dict.fromkeys(left_out)))
 
@@ -259,12 +259,12 @@ def rule_path(path: str) -> str:
 
 
 def _other_matching_operations(
-    operations: ProviderOperations, selected: Sequence[ApiOperation]
+    operations: ProviderOperations, selected_operations: Sequence[ApiOperation]
 ) -> Iterator[ApiOperation]:
-    """Yield each operation outside `selected` some of whose requests match the path of an operation in `selected`."""
-    ids = {operation.id for operation in selected}
+    """Yield each other operation with requests that match the path of one of `selected_operations`."""
+    ids = {operation.id for operation in selected_operations}
     selected_paths: dict[tuple[str, int], list[list[str]]] = {}
-    for operation in selected:
+    for operation in selected_operations:
         segments = _PLACEHOLDER.sub("*", operation.path).split("/")
         if "*" in operation.path or "{" in operation.path:
             selected_paths.setdefault((operation.method, len(segments)), []).append(segments)

@@ -48,20 +48,20 @@ _IMPLIED_BY: Final = {
 }
 
 
-def covers(granted: Iterable[str], requested: str) -> bool:
-    """Return whether one of the scopes `granted` is `requested`, a wildcard that covers it, or a scope that implies it.
+def covers(granted_scopes: Iterable[str], requested_scope: str) -> bool:
+    """Return whether one of `granted_scopes` is `requested_scope`, a wildcard that covers it, or a scope that implies it.
 
-    If `requested` is a wildcard, only the same or a wider wildcard covers it.
+    If `requested_scope` is a wildcard, only the same or a wider wildcard covers it.
     """
-    implying_scope = _IMPLIED_BY.get(requested)
+    implying_scope = _IMPLIED_BY.get(requested_scope)
     return any(
-        _covers(scope, requested) or (implying_scope is not None and _covers(scope, implying_scope))
-        for scope in granted
+        _covers(scope, requested_scope) or (implying_scope is not None and _covers(scope, implying_scope))
+        for scope in granted_scopes
     )
 
 
-def _covers(scope: str, requested: str) -> bool:
-    return scope == requested or (scope.endswith(":*") and requested.startswith(scope[:-1]))
+def _covers(scope: str, requested_scope: str) -> bool:
+    return scope == requested_scope or (scope.endswith(":*") and requested_scope.startswith(scope[:-1]))
 
 
 def is_scope(text: str) -> bool:

@@ -346,7 +346,7 @@ def connect_session_json(generation: Generation, token: str, session: ConnectSes
 
 
 def offered_integrations(
-    generation: Generation, caller: Caller, environment: str, requested: Sequence[str]
+    generation: Generation, caller: Caller, environment: str, requested_ids: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the integrations that a session created with this key may offer; empty means all.
 
@@ -355,14 +355,14 @@ def offered_integrations(
     """
     policy = caller.policy
     if not policy.limits_resources:
-        return tuple(requested)
+        return tuple(requested_ids)
     if any(key_limits.connections for key_limits in policy.limits):
         raise beyond_limits_error("a session would create another connection")
-    for key in requested:
+    for key in requested_ids:
         if not policy.reaches_integration(key):
             raise no_integration_error(environment, key)
     existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
-    offered_ids = tuple(requested or filter(policy.reaches_integration, existing))
+    offered_ids = tuple(requested_ids or filter(policy.reaches_integration, existing))
     if not offered_ids:
         raise beyond_limits_error("the environment has none of these integrations")
     return offered_ids

@@ -209,7 +209,7 @@ def check_fault_count(fault: ValidationError, code: Code) -> None:
 
 def read_query(
     request: web.Request,
-    allowed: Collection[str],
+    allowed_names: Collection[str],
     *,
     nested: Collection[str] = (),
     booleans: Collection[str] = (),
@@ -218,7 +218,7 @@ def read_query(
 ) -> dict[str, str]:
     """Return the query as a dict. Raises InvalidRequest, with all faults, for unknown names and wrong values.
 
-    `allowed`: names that may occur once. `booleans`: names with a value of true or false, for `query_boolean`.
+    `allowed_names`: names that may occur once. `booleans`: names with a value of true or false, for `query_boolean`.
     `numbers`: names with a whole number, for `query_number`; each name has its lowest and its highest allowed value.
     `repeatable`: names that may be repeated, with their allowed words; the result has the words separated by commas,
     without repetitions. `nested`: names with a key, such as ``name[key]``; they are accepted but not returned.
@@ -238,8 +238,8 @@ def read_query(
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name in nested:
             issues.append(Issue("invalid_type", f"'{name}' needs a key, as in {name}[<key>]=<value>.", (name,)))
-        elif name not in allowed:
-            known_names = () if has_hint else (*allowed, *repeatable, *nested)
+        elif name not in allowed_names:
+            known_names = () if has_hint else (*allowed_names, *repeatable, *nested)
             hint, has_hint = _hint(name, known_names, "parameters"), True
             message = f"'{name[:64]}' is not a parameter of this endpoint{hint}"
             issues.append(Issue("unrecognized_keys", message, (name,)))

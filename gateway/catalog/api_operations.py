@@ -270,10 +270,10 @@ class ScopesNeeded:
         groups = (*((scope,) for scope in self.all_of), *self.any_of)
         return tuple(group for group in groups if not granted_scopes.intersection(group))
 
-    def unneeded_scopes(self, granted: Sequence[str]) -> tuple[str, ...]:
-        """Return the scopes in `granted` that no operation names. An operation in `unstated` can still need a scope."""
+    def unneeded_scopes(self, granted_scopes: Sequence[str]) -> tuple[str, ...]:
+        """Return the scopes in `granted_scopes` that no operation names. An operation in `unstated` can still need a scope."""
         named_scopes = {*self.all_of, *(scope for group in self.any_of for scope in group)}
-        return tuple(scope for scope in granted if scope not in named_scopes)
+        return tuple(scope for scope in granted_scopes if scope not in named_scopes)
 
 
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
@@ -309,11 +309,11 @@ def provenance(provider: ProviderOperations) -> dict[str, str]:
 
 
 def scopes_json(
-    provider: ProviderOperations, operations: Sequence[ApiOperation], granted: str | None = None
+    provider: ProviderOperations, operations: Sequence[ApiOperation], granted_scope: str | None = None
 ) -> dict[str, Any]:
     """Return the result of `scopes_needed` as the JSON object that the API and the CLI show.
 
-    `granted`: scopes that are compared with the needed scopes, separated by spaces or commas; None: no comparison.
+    `granted_scope`: scopes that are compared with the needed scopes, separated by spaces or commas; None: no comparison.
     """
     needed_scopes = scopes_needed(provider, operations)
     scopes_object: dict[str, Any] = {
@@ -321,8 +321,8 @@ def scopes_json(
         "any_of": [list(group) for group in needed_scopes.any_of],
         "unstated": len(needed_scopes.unstated),
     }
-    if granted is not None:
-        scopes = granted.replace(",", " ").split()
+    if granted_scope is not None:
+        scopes = granted_scope.replace(",", " ").split()
         scopes_object["missing"] = [list(group) for group in needed_scopes.missing(scopes)]
         scopes_object["unneeded"] = list(needed_scopes.unneeded_scopes(scopes))
     return scopes_object

@@ -19,16 +19,16 @@ def refresh_scope(provider: Provider) -> str | None:
     return OFFLINE if OFFLINE in (provider.default_scopes or ()) else None
 
 
-def advice_on_refresh_token(provider: Provider, requested: Collection[str]) -> str:
+def advice_on_refresh_token(provider: Provider, requested_scopes: Collection[str]) -> str:
     """Return advice on how to get a refresh token with the next authorization.
 
-    `requested`: the scopes requested so far.
+    `requested_scopes`: the scopes requested so far.
     """
     name, params = provider.display_name, provider.authorization_params
     scope = refresh_scope(provider)
-    if scope is None and OFFLINE in (*requested, *(provider.available_scopes or ())):
+    if scope is None and OFFLINE in (*requested_scopes, *(provider.available_scopes or ())):
         scope = OFFLINE
-    if scope is not None and scope not in requested:
+    if scope is not None and scope not in requested_scopes:
         return f"Add the scope '{scope}' to the integration and let the end user authorize again."
     requests_offline_access = params.get("access_type") == "offline"
     action = f"the scope '{scope}'" if scope else "access_type=offline" if requests_offline_access else None

@@ -307,7 +307,7 @@ def _refuse_unsendable(fields: Fields) -> None:
 
 
 def response_fields(
-    received: Fields, *, set_cookie: bool = False, rewrite: Callable[[str, str], str] | None = None
+    received_fields: Fields, *, set_cookie: bool = False, rewrite: Callable[[str, str], str] | None = None
 ) -> Fields:
     """Return the fields to send back to the caller, in order.
 
@@ -315,12 +315,12 @@ def response_fields(
     field that contains a URL; returns the value to send. If `rewrite` is None, all values stay unchanged. Raises
     MalformedResponse.
     """
-    values = " ".join([value for _, value in received])
+    values = " ".join([value for _, value in received_fields])
     if not values.isprintable() and CONTROL_CHAR.search(values):
-        raise _malformed_error(next(name for name, value in received if CONTROL_CHAR.search(value)))
+        raise _malformed_error(next(name for name, value in received_fields if CONTROL_CHAR.search(value)))
     passing_fields: Fields = []
     hop_by_hop: frozenset[str] = frozenset()
-    for field in received:
+    for field in received_fields:
         kind = _kind_by_name.get(field[0])
         if kind == _PASSES:
             passing_fields.append(field)

@@ -247,14 +247,14 @@ def call_name(call: ProviderCall) -> str:
     return f"{call.method} {call.url}"
 
 
-def open_reply(key: bytes, members: Mapping[str, Any], sealed: bytes) -> RecordedReply | None:
-    """Return the reply that `Entry.seal_reply` sealed; None if `sealed` is incomplete or was changed.
+def open_reply(key: bytes, members: Mapping[str, Any], sealed_reply: bytes) -> RecordedReply | None:
+    """Return the reply that `Entry.seal_reply` sealed; None if `sealed_reply` is incomplete or was changed.
 
     `members`: the parsed head of the record that has the reply.
     """
     head = json.dumps(members).encode() + b"\n"
     try:
-        value = json.loads(AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], head))
+        value = json.loads(AESGCM(key).decrypt(sealed_reply[:NONCE_BYTES], sealed_reply[NONCE_BYTES:], head))
     except (InvalidTag, ValueError):
         return None
     asked_at = datetime.fromisoformat(value["asked_at"])

@@ -156,12 +156,12 @@ class CallerBody:
             raise fault
 
 
-def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> GatewayError | None:
+def too_slow(limits: ClientLimitsConfig, received_bytes: int, waited_s: float) -> GatewayError | None:
     """Return the error for a body that arrives too slowly, else None.
 
-    `received`: number of bytes received. `waited_s`: seconds spent waiting for these bytes.
+    `received_bytes`: number of bytes received. `waited_s`: seconds spent waiting for these bytes.
     """
-    if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
+    if waited_s <= limits.upload_grace_s or received_bytes >= limits.upload_bytes_per_s * waited_s:
         return None
-    message = f"The request body arrived too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
+    message = f"The request body arrived too slowly: {counted(received_bytes, 'byte')} in {waited_s:.0f} s"
     return InvalidRequest("invalid_body", f"{message} (server.limits.upload_bytes_per_s).", close=True)

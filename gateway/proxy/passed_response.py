@@ -262,7 +262,7 @@ def with_gateway_referrer_policy(fields: Fields) -> Fields:
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
-def passed_fields(received: Fields, base: ParsedUrl, opened: OpenedConnection, gateway_base_url: str) -> Fields:
+def passed_fields(received_fields: Fields, base: ParsedUrl, opened: OpenedConnection, gateway_base_url: str) -> Fields:
     """Return the fields of a response that are passed on to the caller. Raises MalformedResponse.
 
     `base`: the provider's base URL. `gateway_base_url`: replaces the provider's base URL in the fields' values.
@@ -271,4 +271,4 @@ def passed_fields(received: Fields, base: ParsedUrl, opened: OpenedConnection, g
     def rewrite(name: str, value: str) -> str:
         return opened.without_secrets(LinkRewriter(base, gateway_base_url, opened.placement.query_names)(name, value))
 
-    return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)
+    return response_fields(received_fields, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

@@ -139,9 +139,9 @@ class FlowOptions:
         return {"asked": asdict(self)}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "FlowOptions":
+    def from_json(cls, stored_json: Mapping[str, Any]) -> "FlowOptions":
         field_names = {field_.name for field_ in fields(cls)}
-        return cls(**{name: value for name, value in stored["asked"].items() if name in field_names})
+        return cls(**{name: value for name, value in stored_json["asked"].items() if name in field_names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,25 +216,25 @@ class PendingAuthorization:
         return members
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
+    def from_json(cls, stored_json: Mapping[str, Any]) -> "PendingAuthorization":
         """Read a stored record. A member that an earlier release did not store gets the value which that release
         implied."""
         field_names = {field_.name for field_ in fields(cls)} - {"choice"}
-        values = {name: value for name, value in stored.items() if name in field_names}
-        values["given"] = tuple(stored.get("given", stored["config"]))
-        values["end_user"] = EndUser(**stored["end_user"]) if stored.get("end_user") else None
-        if "sites" in stored:
-            sites = tuple(Site(**site) for site in stored["sites"])
-            values["choice"] = PendingChoice(held=stored["held"], provider_config=stored["told"], sites=sites)
+        values = {name: value for name, value in stored_json.items() if name in field_names}
+        values["given"] = tuple(stored_json.get("given", stored_json["config"]))
+        values["end_user"] = EndUser(**stored_json["end_user"]) if stored_json.get("end_user") else None
+        if "sites" in stored_json:
+            sites = tuple(Site(**site) for site in stored_json["sites"])
+            values["choice"] = PendingChoice(held=stored_json["held"], provider_config=stored_json["told"], sites=sites)
         return cls(**values)
 
 
 FlowDetails: TypeAlias = FlowOptions | PendingAuthorization
 
 
-def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
+def flow_details(stored_json: Mapping[str, Any]) -> FlowDetails:
     """Read a record that `FlowOptions.as_json` or `PendingAuthorization.as_json` wrote."""
-    return FlowOptions.from_json(stored) if "asked" in stored else PendingAuthorization.from_json(stored)
+    return FlowOptions.from_json(stored_json) if "asked" in stored_json else PendingAuthorization.from_json(stored_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

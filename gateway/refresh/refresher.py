@@ -65,13 +65,13 @@ class IntegrationQueue:
         return not (self.running or self.urgent or self.background)
 
 
-def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
+def pause_s(waiting_count: int, left_s: float, pace_s: float) -> float:
     """Return the pause before the next background refresh, in seconds.
 
-    `waiting`: number of queued background refreshes. `left_s`: seconds until the last token in the queue expires. If
+    `waiting_count`: number of queued background refreshes. `left_s`: seconds until the last token in the queue expires. If
     that token has already expired, the pause is `pace_s`. `pace_s`: the normal pause, in seconds.
     """
-    in_time_s = left_s * TIME_SHARE / waiting
+    in_time_s = left_s * TIME_SHARE / waiting_count
     return max(min(pace_s, in_time_s), min(pace_s, MIN_PACE_S)) if in_time_s > 0 else pace_s
 
 

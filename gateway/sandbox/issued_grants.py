@@ -216,14 +216,14 @@ class IssuedGrants:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any], *, token_ttl_s: int) -> "IssuedGrants":
+    def from_json(cls, stored_json: Mapping[str, Any], *, token_ttl_s: int) -> "IssuedGrants":
         """Return the state from the output of `as_json`. Raises KeyError or TypeError for any other value."""
         return cls(
             token_ttl_s=token_ttl_s,
-            codes={key: AuthorizationCode(**entry) for key, entry in stored["codes"].items()},
-            grants={key: Grant(**entry) for key, entry in stored["grants"].items()},
-            access={key: IssuedAccess(**entry) for key, entry in stored["access"].items()},
-            logins={key: Login(**entry) for key, entry in stored["logins"].items()},
+            codes={key: AuthorizationCode(**entry) for key, entry in stored_json["codes"].items()},
+            grants={key: Grant(**entry) for key, entry in stored_json["grants"].items()},
+            access={key: IssuedAccess(**entry) for key, entry in stored_json["access"].items()},
+            logins={key: Login(**entry) for key, entry in stored_json["logins"].items()},
         )
 
     def _issue(self, name: str, scopes: list[str]) -> IssuedTokens:

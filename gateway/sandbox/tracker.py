@@ -117,9 +117,9 @@ class Tracker:
         return [{name: getattr(issue, name) for name in names} for issue in self.created]
 
     @classmethod
-    def from_json(cls, stored: list[dict[str, Any]]) -> "Tracker":
+    def from_json(cls, stored_json: list[dict[str, Any]]) -> "Tracker":
         """Return the tracker from the output of `as_json`. Raises KeyError or TypeError for any other value."""
-        return cls(created=[TrackerIssue(**issue) for issue in stored])
+        return cls(created=[TrackerIssue(**issue) for issue in stored_json])
 
 
 def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:

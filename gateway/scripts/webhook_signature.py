@@ -26,19 +26,19 @@ from gateway.secret import Secret
 VerifyFunction = Callable[[str, bytes, bytes], bool]
 
 
-def _ed25519(key: str, signature: bytes, signed: bytes) -> bool:
+def _ed25519(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     """Verify an Ed25519 signature (RFC 8032). `key`: 32 bytes in hex."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, signed)
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, signed_bytes)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _ecdsa_p256(key: str, signature: bytes, signed: bytes) -> bool:
+def _ecdsa_p256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     """Verify an ECDSA signature. `key`: a SubjectPublicKeyInfo in base64; `signature`: DER (RFC 3279 §2.2.3)."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
@@ -49,7 +49,7 @@ def _ecdsa_p256(key: str, signature: bytes, signed: bytes) -> bool:
         public = load_der_public_key(base64.b64decode(key))
         if not isinstance(public, EllipticCurvePublicKey):
             return False
-        public.verify(signature, signed, ECDSA(SHA256()))
+        public.verify(signature, signed_bytes, ECDSA(SHA256()))
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         return False
     return True
@@ -260,9 +260,9 @@ def _hmac_check(signature_format: WebhookSignature) -> Callable[[Secret, bytes, 
     algorithm = HASHES[signature_format.scheme]
     is_base64 = (signature_format.key or "").startswith("base64-decoded")
 
-    def check(secret: Secret, signed: bytes, received: Sequence[str]) -> bool:
+    def check(secret: Secret, signed_bytes: bytes, received: Sequence[str]) -> bool:
         key = _secret_bytes(secret.reveal()) if is_base64 else secret.reveal().encode()
-        digest = hmac.digest(key, signed, algorithm)
+        digest = hmac.digest(key, signed_bytes, algorithm)
         expected = base64.b64encode(digest) if signature_format.encoding == "base64" else digest.hex().encode()
         signatures = (
             _header_bytes(text if signature_format.encoding == "base64" else text.lower()) for text in received
@@ -275,12 +275,12 @@ def _hmac_check(signature_format: WebhookSignature) -> Callable[[Secret, bytes, 
 def _public_key_check(signature_format: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
     verify = PUBLIC_KEYS.get(signature_format.scheme)
 
-    def is_valid(secret: Secret, signed: bytes, received: str) -> bool:
+    def is_valid(secret: Secret, signed_bytes: bytes, received: str) -> bool:
         try:
             signature = base64.b64decode(received) if signature_format.encoding == "base64" else bytes.fromhex(received)
         except ValueError:
             return False
-        return verify is not None and verify(secret.reveal(), signature, signed)
+        return verify is not None and verify(secret.reveal(), signature, signed_bytes)
 
     return lambda secret, signed, received: any(is_valid(secret, signed, text) for text in received)
 
@@ -338,8 +338,8 @@ def _header_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _unique_name(signed: bytes) -> str:
-    return hashlib.sha256(signed).hexdigest()
+def _unique_name(signed_bytes: bytes) -> str:
+    return hashlib.sha256(signed_bytes).hexdigest()
 
 
 def signing_secrets(

@@ -471,9 +471,9 @@ class ClientProtocol(RequestHandler):
         elif new_messages:
             self._admit(new_messages, piece)
 
-    def _check_request_line(self, received: bytes) -> None:
+    def _check_request_line(self, received_bytes: bytes) -> None:
         """Detect double spaces in the request line. The parser accepts them, but other servers read an empty target."""
-        line, line_end, _ = received.lstrip(b"\r\n").partition(b"\n")
+        line, line_end, _ = received_bytes.lstrip(b"\r\n").partition(b"\n")
         self._has_extra_space = self._has_extra_space or b"  " in line
         self._request_line = None if line_end else line
 

@@ -237,15 +237,15 @@ class FastExchange:
             self._hand_over(fault)
         self._abort()
 
-    def _continue_lingering(self, body: RequestBodyFraming, received: int) -> None:
+    def _continue_lingering(self, body: RequestBodyFraming, received_bytes: int) -> None:
         """Wait for the rest of the request's body, unless more than `MAX_LINGER_BYTES` are missing.
 
-        `received`: bytes of the body received after the response was sent.
+        `received_bytes`: bytes of the body received after the response was sent.
         """
         if body.ended:
             self._lingers = False
             self._client.response_sent(last=self.last, close_requested=self.close_requested)
-        elif received + (body.left_bytes or 0) > MAX_LINGER_BYTES:
+        elif received_bytes + (body.left_bytes or 0) > MAX_LINGER_BYTES:
             self._end_lingering()
 
     def _end_lingering(self) -> None:

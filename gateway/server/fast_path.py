@@ -425,19 +425,19 @@ def _begin_trace(
 
 
 def _split_body(
-    head: ArrivedHead[KnownHead], opened: OpenedConnection, received: bytes
+    head: ArrivedHead[KnownHead], opened: OpenedConnection, received_bytes: bytes
 ) -> tuple[RequestBodyFraming | None, bytes, bytes] | None:
     """Return the body, the received part of it framed for the provider, and the bytes that follow the body.
 
-    Return None if the middleware chain must handle the request. `received`: the bytes after the head.
+    Return None if the middleware chain must handle the request. `received_bytes`: the bytes after the head.
     """
     if not head.has_body:
-        return None, b"", received
+        return None, b"", received_bytes
     if opened.placement.body is not None:
         return None
     body = RequestBodyFraming(None if head.known.lines.chunked else head.length)
     try:
-        framed, next_request = body.feed(received)
+        framed, next_request = body.feed(received_bytes)
     except MalformedMessage:
         return None
     return body, framed, next_request

@@ -216,17 +216,17 @@ class KnownHead:
                 return True
         return False
 
-    def outgoing_lines(self, replaced: frozenset[str], values: tuple[bytes, ...]) -> bytes:
-        """Return the lines to pass on, except lines with `replaced` names. Each line ends with CRLF.
+    def outgoing_lines(self, replaced_names: frozenset[str], values: tuple[bytes, ...]) -> bytes:
+        """Return the lines to pass on, except lines with a name in `replaced_names`. Each line ends with CRLF.
 
         `values`: the request's own values for the lines that differ from request to request.
         """
-        form = self._outgoing_forms.get(replaced)
+        form = self._outgoing_forms.get(replaced_names)
         if form is None:
-            form = _outgoing_form(self.lines.passed_lines, replaced, self.value_at)
+            form = _outgoing_form(self.lines.passed_lines, replaced_names, self.value_at)
             if len(self._outgoing_forms) >= MAX_FORMS:
                 self._outgoing_forms.clear()
-            self._outgoing_forms[replaced] = form
+            self._outgoing_forms[replaced_names] = form
         template, value_indexes = form
         if value_indexes is None:
             return template
@@ -236,16 +236,16 @@ class KnownHead:
             else tuple([values[value_index] for value_index in value_indexes])
         )
 
-    def defaults(self, replaced: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
+    def defaults(self, replaced_names: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
         """Return the default fields of the catalog entry that the request lacks, as lines that end with CRLF.
 
         Raises ValueError if a value could end its line.
         """
         slot_names = tuple(name.lower() for name, _ in placement.slots)
-        cache_key = (replaced, slot_names, placement.defaults, has_body)
+        cache_key = (replaced_names, slot_names, placement.defaults, has_body)
         lines = self._defaults.get(cache_key)
         if lines is None:
-            present_names = {name.lower for name, _ in self.lines.passed_lines if name.spelled not in replaced}
+            present_names = {name.lower for name, _ in self.lines.passed_lines if name.spelled not in replaced_names}
             lines = field_lines(default_fields(placement, present_names.union(slot_names), has_body=has_body))
             if len(self._defaults) >= MAX_FORMS:
                 self._defaults.clear()
@@ -264,12 +264,14 @@ class OutgoingForm(NamedTuple):
     value_indexes: tuple[int, ...] | None
 
 
-def _outgoing_form(passed_lines: PassedLines, replaced: frozenset[str], value_at: Mapping[int, int]) -> OutgoingForm:
-    """Return the outgoing form of the lines in `passed_lines` that do not have `replaced` names.
+def _outgoing_form(
+    passed_lines: PassedLines, replaced_names: frozenset[str], value_at: Mapping[int, int]
+) -> OutgoingForm:
+    """Return the outgoing form of the lines in `passed_lines` with a name that is not in `replaced_names`.
 
     `value_at`: maps the index of a line in `passed_lines` to the index of its value among the values that differ.
     """
-    kept_indexes = [index for index, (name, _) in enumerate(passed_lines) if name.spelled not in replaced]
+    kept_indexes = [index for index, (name, _) in enumerate(passed_lines) if name.spelled not in replaced_names]
     used_values = tuple(value_at[index] for index in kept_indexes if index in value_at)
     if not used_values:
         return OutgoingForm(b"".join(b"%b\r\n" % passed_lines[index][1] for index in kept_indexes), None)

@@ -158,16 +158,16 @@ class GatewayServer(Server):
             self._overdue_timer = None
 
 
-def _limit_waiting(waiting: list[tuple[ClientProtocol, int]]) -> None:
+def _limit_waiting(waiting_clients: list[tuple[ClientProtocol, int]]) -> None:
     """Close the connections that have waited longest for their clients, if all of them keep too many bytes.
 
-    `waiting`: each connection that waits for its client, and how many bytes it keeps.
+    `waiting_clients`: each connection that waits for its client, and how many bytes it keeps.
     """
-    excess_bytes = sum(size for _, size in waiting) - MAX_WAITING_BYTES
+    excess_bytes = sum(size for _, size in waiting_clients) - MAX_WAITING_BYTES
     if excess_bytes <= 0:
         return
     closed_count = 0
-    for connection, size in sorted(waiting, key=lambda item: item[0].waiting_since):
+    for connection, size in sorted(waiting_clients, key=lambda item: item[0].waiting_since):
         abort_connection(connection.transport)
         closed_count += 1
         excess_bytes -= size

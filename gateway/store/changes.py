@@ -72,9 +72,9 @@ class OwnChanges:
         """Return the row's mark after the change; None if this process has not recorded the change."""
         return self._marks.get(change_id)
 
-    def forget(self, last_id: int, missing: Container[int] = ()) -> None:
-        """Forget the changes up to `last_id`, which were read, except the `missing` ones, which are read later."""
-        for change_id in [id_ for id_ in self._marks if id_ <= last_id and id_ not in missing]:
+    def forget(self, last_id: int, missing_ids: Container[int] = ()) -> None:
+        """Forget the changes up to `last_id`, which were read, except `missing_ids`, which are read later."""
+        for change_id in [id_ for id_ in self._marks if id_ <= last_id and id_ not in missing_ids]:
             del self._marks[change_id]
 
     def clear(self) -> None:

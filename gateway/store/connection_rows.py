@@ -56,8 +56,8 @@ def end_user_to_json(end_user: EndUser | None) -> dict[str, Any] | None:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def end_user_from_json(stored: Mapping[str, Any] | None) -> EndUser | None:
-    return None if stored is None else EndUser(**stored)
+def end_user_from_json(stored_json: Mapping[str, Any] | None) -> EndUser | None:
+    return None if stored_json is None else EndUser(**stored_json)
 
 
 # ── Lists of connections: filters, order and cursors (docs/compatibility.md#connections).
@@ -359,10 +359,10 @@ def refused_scopes_json(refused: RefusedScopes) -> dict[str, Any]:
     return {"scopes": list(refused.scopes), "at": refused.at.isoformat(), "path": refused.path}
 
 
-def _refused_scopes(stored: Mapping[str, Any] | None) -> RefusedScopes | None:
-    if stored is None:
+def _refused_scopes(stored_json: Mapping[str, Any] | None) -> RefusedScopes | None:
+    if stored_json is None:
         return None
-    return RefusedScopes(tuple(stored["scopes"]), datetime.fromisoformat(stored["at"]), stored["path"])
+    return RefusedScopes(tuple(stored_json["scopes"]), datetime.fromisoformat(stored_json["at"]), stored_json["path"])
 
 
 def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:

@@ -206,11 +206,11 @@ class DataKeys:
             self.missing.report(missing)
         return newest
 
-    async def _reload_for_missing(self, missing: Sequence[WrappedKey]) -> bool:
-        """Request the master keys of `missing`. Return whether the configuration was read again."""
-        was_reloaded = await self.missing.request_reload({key.master_key_id for key in missing})
+    async def _reload_for_missing(self, missing_keys: Sequence[WrappedKey]) -> bool:
+        """Request the master keys of `missing_keys`. Return whether the configuration was read again."""
+        was_reloaded = await self.missing.request_reload({key.master_key_id for key in missing_keys})
         if not was_reloaded:
-            self.missing.report(missing)
+            self.missing.report(missing_keys)
         return was_reloaded
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:

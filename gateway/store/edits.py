@@ -32,10 +32,10 @@ class InvalidMetadata(Exception):
     `merged`: the metadata that was not accepted.
     """
 
-    def __init__(self, ref: ConnectionRef, merged: Mapping[str, Any]) -> None:
+    def __init__(self, ref: ConnectionRef, merged_metadata: Mapping[str, Any]) -> None:
         super().__init__(ref.connection_id)
         self.ref = ref
-        self.merged = merged
+        self.merged = merged_metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

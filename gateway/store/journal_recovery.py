@@ -326,8 +326,8 @@ class RefreshJournal:
         except OSError as fault:
             raise JournalUnreadable(fault.strerror or str(fault)) from fault
 
-    async def _credential(self, row: Connection, sealed: bytes) -> RecordedCredential | None:
-        value = await self._decrypt_or_none(row, CREDENTIAL, sealed)
+    async def _credential(self, row: Connection, sealed_values: bytes) -> RecordedCredential | None:
+        value = await self._decrypt_or_none(row, CREDENTIAL, sealed_values)
         if value is None:
             return None
         expires_at = value["expires_at"]

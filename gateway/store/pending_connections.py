@@ -77,17 +77,17 @@ def new_to_json(new_connection: NewConnection) -> dict[str, Any]:
     }
 
 
-def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnection:
-    dies_at, keep_alive_at, settled = stored["life"]
-    ended = stored["ended"]
+def new_from_json(ref: ConnectionRef, stored_json: Mapping[str, Any]) -> NewConnection:
+    dies_at, keep_alive_at, settled = stored_json["life"]
+    ended = stored_json["ended"]
     return NewConnection(
         ref=ref,
-        **{name: stored[name] for name in PLAIN_FIELDS},
-        expires_at=_time(stored["expires_at"]),
-        integration_uid=stored.get("integration_uid"),  # rows of earlier versions do not have this member
-        end_user=end_user_from_json(stored["end_user"]),
+        **{name: stored_json[name] for name in PLAIN_FIELDS},
+        expires_at=_time(stored_json["expires_at"]),
+        integration_uid=stored_json.get("integration_uid"),  # rows of earlier versions do not have this member
+        end_user=end_user_from_json(stored_json["end_user"]),
         life=Lifespan(_time(dies_at), _time(keep_alive_at), settled),
-        account=Account(*stored["account"]),
+        account=Account(*stored_json["account"]),
         ended=None
         if ended is None
         else RefreshFailure(**{**ended, "at": _time(ended["at"]), "retry_at": _time(ended["retry_at"])}),

@@ -190,19 +190,21 @@ STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_k
 """The query for all data keys. Each row has the members of a `WrappedKey`, in their order."""
 
 
-def keys_without_master(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
+def keys_without_master(stored_keys: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
     """Return the data keys whose master key is not in `keyring`."""
-    return [key for key in stored if key.master_key_id not in keyring.ids]
+    return [key for key in stored_keys if key.master_key_id not in keyring.ids]
 
 
-def check_keys(database: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
+def check_keys(
+    database: object, stored_keys: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None
+) -> None:
     """Check that every data key can be unwrapped. Without its data key, a connection cannot be opened.
 
     `values`: the number of values under data keys whose master key is missing; None if unknown. A weak first key is
     accepted if it already wraps a data key, because a refusal would make the stored values unreadable. Raises
     StoreRefused.
     """
-    missing_keys = keys_without_master(stored, keyring)
+    missing_keys = keys_without_master(stored_keys, keyring)
     if missing_keys:
         ids = list(dict.fromkeys(key.master_key_id for key in missing_keys))
         text = counted(len(missing_keys), "data key") + (
@@ -214,12 +216,12 @@ def check_keys(database: object, stored: Sequence[WrappedKey], keyring: Keyring,
             "`gateway keys status` shows when the old key is no longer needed."
         )
     weakness = keyring.weaknesses.get(0)
-    if weakness is not None and all(key.master_key_id != keyring.first_id for key in stored):
+    if weakness is not None and all(key.master_key_id != keyring.first_id for key in stored_keys):
         raise StoreRefused(
             f"store.encryption_keys: the first key {weakness}, so it can be guessed. Replace it with the output of "
             "`openssl rand -base64 32`; nothing is sealed under it yet."
         )
-    for key in stored:
+    for key in stored_keys:
         try:
             keyring.unwrap(key)
         except VaultError as error:

@@ -133,12 +133,12 @@ class WebhookStore:
         self,
         db: AsyncConnection,
         integration: Integration,
-        received: Mapping[str, Any],
+        webhook: Mapping[str, Any],
         recipients: Sequence[tuple[str | None, Sequence[str]]],
         now: datetime,
     ) -> None:
         integration_ref, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
-        sealed = self._vault.seal_json(received, **webhook_seal_place(integration.environment, uid))
+        sealed = self._vault.seal_json(webhook, **webhook_seal_place(integration.environment, uid))
         event_id = await insert_event(
             db, *integration_ref, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
         )

@@ -190,10 +190,10 @@ class RefreshStatements:
         values: Mapping[str, Any],
         columns: Mapping[str, Any],
         now: datetime,
-        saved: Connection,
+        saved_row: Connection,
         entry: AuditEntry | None,
     ) -> OneTrip[tuple[Connection, int | None] | None]:
-        """Save a refresh in one trip. The result is the row `saved`, and the id of the change log entry."""
+        """Save a refresh in one trip. The result is the row `saved_row`, and the id of the change log entry."""
         parameters = {
             **values,
             **_written_parameters(columns),
@@ -201,7 +201,7 @@ class RefreshStatements:
             "audit_body": entry.body() if entry else None,
         }
         statements = [part.bind(parameters) for part in self._save_in_one_trip[entry is not None]]
-        return OneTrip(statements, lambda row: (saved, row[0]), notifies=True)
+        return OneTrip(statements, lambda row: (saved_row, row[0]), notifies=True)
 
     def time_parameter(self, delta: timedelta) -> timedelta | datetime:
         """Return the parameter for the time `delta` from now: `delta`, if the database's clock counts, else the time."""

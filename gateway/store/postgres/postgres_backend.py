@@ -201,9 +201,9 @@ class PostgresWatch:
             db.terminate()
 
 
-def _measure_clock_offset(sent_at: datetime, received: datetime, database: datetime) -> None:
+def _measure_clock_offset(sent_at: datetime, received_at: datetime, database: datetime) -> None:
     offset = clock.offset
-    if not offset.add_measurement(sent_at, received, database):
+    if not offset.add_measurement(sent_at, received_at, database):
         return
     seconds = round(offset.seconds, 3)
     if not offset.is_reported:
