@@ -155,7 +155,7 @@ class Meter:
             self._refilling = None
 
     async def _reserve_part(self) -> None:
-        """Reserve a part. If the call that needs it is cancelled, the part stays for the next calls."""
+        """Reserve a part of the budget in the store. If the call that needs it is cancelled, later calls can use the part."""
         await self._reservations.run(self._reserve())
 
     async def _reserve(self) -> None:

@@ -173,7 +173,7 @@ class KeyIssuer:
         log.info("key_revoked", key_id=key.id, environment=key.environment, name=key.name, keys=1, by=withdrawn_by)
 
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
-        """Return the key. Raises NotFound if there is no such key, or if a limited `caller` did not mint it.
+        """Return the key with the id `key_id`. Raises NotFound if it does not exist, or if a limited `caller` did not mint it.
 
         So a limited key does not find itself and cannot replace itself. Otherwise, revoking the key would not end its
         replacement.

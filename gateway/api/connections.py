@@ -147,8 +147,8 @@ class _ConnectionPage:
             await clock.give_way()
 
     def response(self, *, has_more: bool, cursor: str | None = None) -> web.Response:
-        """Return the page. `has_more`: whether the list has more rows. `cursor`: the position at which the next page
-        begins; None: after the last row of this page."""
+        """Return the response with the added connections. `has_more`: whether the list has more rows. `cursor`: the
+        position at which the next page begins; None: after the last row of this page."""
         if cursor is None and self._last_row is not None:
             cursor = cursor_after(self._last_row)
         empty_page: responses.ConnectionList = {"connections": []}

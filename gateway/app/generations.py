@@ -63,8 +63,8 @@ def build_generation(
     egress: Egress | None = None,
     previous_integrations: Integrations | None = None,
 ) -> Generation:
-    """Build the generation. `egress` None: create a new Egress. `previous_integrations`: the integrations of the replaced
-    generation."""
+    """Build the generation of a checked configuration. `egress` None: create a new Egress. `previous_integrations`: the
+    integrations of the replaced generation."""
     return Generation(
         config=checked.config,
         catalog=checked.catalog,

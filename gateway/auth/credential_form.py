@@ -53,7 +53,7 @@ class CredentialForm:
     all errors together."""
 
     def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
-        """Read `fields`. `types`: the allowed values of the member ``type``. `path`: the place of the fields in the
+        """Begin to read `fields`. `types`: the allowed values of the member ``type``. `path`: the place of the fields in the
         request's body, for error messages."""
         self._fields = fields
         self._path = tuple(path)

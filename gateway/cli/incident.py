@@ -105,7 +105,7 @@ def incident(
 
 
 def _print_report(incident_json: Mapping[str, Any], actions_done: Sequence[str]) -> None:
-    """Print the report. `actions_done`: the lines that `revoke_all` returned about revoked and deleted objects."""
+    """Print the report of an incident. `actions_done`: the lines that `revoke_all` returned about revoked and deleted objects."""
     uses = incident_json["uses"]
     print(
         f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident_json['since']} to "

@@ -57,7 +57,7 @@ def read_secret(name: str, option: str, env: str | None, file: Path | None) -> "
 
 
 def read_passphrase(env: str | None, file: Path | None, *, new: bool) -> "Secret":
-    """Return the passphrase. If no option is given, prompt for a passphrase on a terminal.
+    """Return the passphrase of a bundle: from an option, else from a prompt on the terminal.
 
     `new`: confirm the prompt, and refuse a short passphrase. Raises UsageError if the passphrase is missing, cannot be
     read or is too short.

@@ -386,8 +386,8 @@ class ConnectionCache:
         self._refresher.start_background_refresh(connection, partial(self._after_background_refresh, connection))
 
     def _after_background_refresh(self, row: Connection, task: "asyncio.Task[Connection]") -> None:
-        """Replace the row. If the refresh failed, for example because the store or the token endpoint was not
-        available, try it again later with the row `row`, even if no request needs it."""
+        """Put the refreshed connection into the cache. If the refresh failed, for example because the store or the token
+        endpoint was not available, try it again later, even if no request needs it. `row`: the row before the refresh."""
         if task.cancelled():
             return
         if task.exception() is None:
@@ -496,8 +496,8 @@ class ConnectionCache:
             )
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """Read the integration. If this process changes the integration during the read, read again, because otherwise
-        a deleted integration could reappear."""
+        """Replace an API-managed integration by the one in the store. If this process changes it during the read, read again:
+        otherwise a deleted integration could reappear."""
         while True:
             write_count = self._managed.changes
             try:

@@ -197,7 +197,7 @@ class Creator:
     async def obtain_credential(
         self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
     ) -> dict[str, Any]:
-        """Return the credential. If the mode exchanges the given credential for a token, request the first token."""
+        """Return the credential to store. If the mode exchanges the given credential for a token, request the first token."""
         name = context.provider.display_name
         try:
             return await self._dialogues.run(mode.complete(credential, context))

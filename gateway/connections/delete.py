@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class Revoker:
-    """Revokes tokens. If the provider is unavailable, tries once more after `RETRY_S` seconds."""
+    """Revokes tokens at their provider. If the provider is unavailable, tries once more after `RETRY_S` seconds."""
 
     def __init__(self, current: CurrentGeneration, dialogues: AuthDialogueRunner) -> None:
         self._current = current

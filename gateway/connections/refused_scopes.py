@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class ScopeRefusals:
-    """Records refused scopes. `replace`: puts a written row into the cache."""
+    """Records the scopes for lack of which an API refused a call. `replace`: puts a written row into the cache."""
 
     def __init__(self, store: Store, replace: Callable[[Connection], None]) -> None:
         self._store = store

@@ -53,7 +53,7 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
     context.set_alpn_protocols(["http/1.1"])
 
     class ResumingSslObject(ssl.SSLObject):
-        """Resumes a session.
+        """A TLS connection that resumes one of `sessions`.
 
         `read` and `write` of this class skip a layer of Python code, which costs as much CPU as decrypting a record.
         """

@@ -54,8 +54,8 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedKeys:
-    """The fetched keys. `at`: when the keys were fetched, in monotonic seconds. `keys`: key id ▸ key; a single key
-    without an id has the id ``""``. None: the provider refused the request."""
+    """A provider's public keys for webhooks, as fetched. `at`: when the keys were fetched, in monotonic seconds.
+    `keys`: key id ▸ key; a single key without an id has the id ``""``. None: the provider refused the request."""
 
     at: float
     keys: Mapping[str, str] | None

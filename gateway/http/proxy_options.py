@@ -65,7 +65,7 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """The parsed headers.
+    """The options of a proxied call, parsed from its headers.
 
     `retries`: the number of retries, at most `MAX_RETRIES`. `retry_on`: additional statuses to retry. `decompress`:
     None if the header is missing. `base_url`: None if the header is missing or empty; published SDKs send an empty
@@ -83,7 +83,7 @@ class ProxyOptions:
 
 
 def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
-    """Parse the headers.
+    """Parse the headers that set the options of a proxied call.
 
     Raises InvalidRequest ``invalid_headers`` with one issue for each invalid header. The issue's path is the lower-case
     name of the header.

@@ -35,7 +35,7 @@ def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
 
 @dataclass(slots=True)
 class ShapedBody:
-    """The shortened response.
+    """A response after selection and shortening.
 
     - `text`: the response as text. `value`: the parsed value of a JSON response.
     - `is_whole`: whether nothing was cut. `cut_to`: a description of the remaining part; empty if nothing was cut.

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """Runs reloads.
+    """Reloads the configuration in all workers, on request.
 
     `generation`: number of accepted configurations. Configuration n is in the shared memory with number n modulo 2.
     """
@@ -50,8 +50,8 @@ class Reloads:
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
         """Request a reload, because a worker does not have the master keys `ids`.
 
-        If the keys stay missing, the pauses between these reloads grow. If no reload is due or pending, tell the worker
-        that there is no new configuration. If a reload is pending, the end of the reload is the reply to this worker,
+        If the keys stay missing, the pauses between these reloads grow. If no reload is due or pending, reply to the
+        worker that there is no new configuration. If a reload is pending, the end of the reload is the reply to this worker,
         because another worker might have reported the same key.
         """
         if self._pauses.due(set(ids)):

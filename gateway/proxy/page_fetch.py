@@ -105,7 +105,7 @@ READ_FAULTS: Final = (EgressError, CodingError, ExchangeTimeout)
 
 
 class PageReader:
-    """Reads pages.
+    """Requests the pages of a list from the provider, and reads them.
 
     `attempts`: number of requests sent so far. `first_byte_s`: how many seconds a response may take to begin.
     """

@@ -158,7 +158,7 @@ class ResponseBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> ResponseBody:
-    """Return the body. The body is decoded if the caller requests this and its content coding is supported.
+    """Return the body of the provider's response. It is decoded if the caller requests this and its content coding is supported.
 
     Raises CodingError if the first piece does not match the coding. At this point, the caller can still get a 502.
     """

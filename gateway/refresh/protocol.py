@@ -369,7 +369,7 @@ class RefreshProtocol:
         return provider, mode, credential
 
     async def _claim_lease(self, known_row: Connection, owner: str, force: bool) -> ClaimResult:
-        """Claim the lease.
+        """Claim the lease of a connection for a refresh, and write the intent.
 
         If another process has stored a credential that differs from the credential of `known_row`, return that row
         without a claim. Raises the error for the caller if this node cannot claim the lease now.

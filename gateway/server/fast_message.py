@@ -74,7 +74,7 @@ class MessageClient(Protocol):
     def peername(self) -> Any: ...
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Send the response."""
+        """Queue `piece` for the next write to the caller."""
 
     def response_sent(self, *, last: bool) -> None:
         """Called when the response has been sent. `last`: its head announced that the connection closes."""
@@ -96,7 +96,7 @@ class MessageCall(Protocol):
     on_change: Callable[[], None] | None
 
     def begin(self) -> None:
-        """Send the request."""
+        """Send the call's request to the provider."""
 
     def leave(self, *, stopped: bool) -> None:
         """End the call, because the agent has disconnected."""
@@ -492,7 +492,7 @@ class FastMessage(AgentMessage):
         self.runtime.minted.record_first_use(self.caller, self.remote or "")
 
     async def _response(self) -> McpResponse | web.Response | None:
-        """Return the response.
+        """Return the response to the message.
 
         Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
         """

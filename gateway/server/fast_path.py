@@ -400,7 +400,7 @@ def _target_and_rule(
 
 
 class TracedCall(NamedTuple):
-    """A sampled call.
+    """The trace of a sampled call, with the trace contexts that are sent and recorded.
 
     `outgoing_traceparent`: the outgoing ``traceparent``; None if the caller's is sent. `recorded_traceparent`: the
     ``traceparent`` for the call log, or None.

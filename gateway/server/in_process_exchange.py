@@ -97,7 +97,7 @@ class InProcessClient:
         return True
 
     def begin(self) -> None:
-        """Send the request. `on_change` can be called before this method returns."""
+        """Send the request to the provider. `on_change` can be called before this method returns."""
         assert self.exchange is not None
         self.exchange.begin(self._outgoing)
 

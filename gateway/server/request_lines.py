@@ -311,7 +311,8 @@ def line_name(name: bytes) -> LineName | None:
 
 
 def _length(text: str) -> int:
-    """Return the length. Raises ValueError for an unusual value, which aiohttp's parser then handles."""
+    """Return the number in a Content-Length field. Raises ValueError for an unusual value, which aiohttp's parser then
+    handles."""
     if not (text.isascii() and text.isdigit()) or len(text) > MAX_LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)

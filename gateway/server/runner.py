@@ -279,7 +279,7 @@ class GatewayRunner(web.AppRunner):
 
     @staticmethod
     def _close_idle(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
-        """Close idle connections. Return the connections that are busy or can soon receive a request."""
+        """Close the idle connections of clients. Return the connections that are busy or can soon receive a request."""
         busy_connections = []
         now = asyncio.get_running_loop().time()
         for connection in server.connections:

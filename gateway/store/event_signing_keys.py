@@ -87,7 +87,7 @@ class SigningKeyStore:
         await self._transactions.write(work, before=lambda: self._keys.allow(environment))
 
     async def _add(self, db: AsyncConnection, environment: str, number: int, key: Secret, now: datetime) -> bool:
-        """Insert the key. Return False, and insert nothing, if another process has used the number."""
+        """Insert `key` with the number `number`. Return False, and insert nothing, if another process has used the number."""
         uid = uuid.uuid4().hex
         sealed = self._vault.seal_json({"key": key.reveal()}, **_seal_place(environment, uid))
         row = {

@@ -96,7 +96,7 @@ class Failover:
         return clock.monotonic() - self._began_at if self.pending else 0.0
 
     async def reconciling(self) -> bool:
-        """Return `pending`. If the reconciliation has possibly ended, query the database first."""
+        """Return whether a reconciliation is pending. If it has possibly ended, query the database first."""
         if self._must_write_back or clock.monotonic() < self._wait_until:
             return True
         if self._since is None:
@@ -213,7 +213,7 @@ class Failover:
         return sorted((await self._read_timelines()).values())[1:]
 
     async def _check_confirmations(self, since: datetime) -> None:
-        """End the wait if all running processes have confirmed. Otherwise log the processes that have not confirmed."""
+        """End the wait if all running processes have confirmed, or after `MAX_WAIT_S`. Otherwise log those that have not."""
         async with self._transactions.read() as db:
             rows = (await db.execute(select(processes))).all()
         now = clock.now()

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordedCredential:
-    """A credential. Releases before the present format recorded credentials instead of replies."""
+    """A credential in a record of an earlier release, which journalled credentials instead of replies."""
 
     values: Mapping[str, Any]
     expires_at: datetime | None

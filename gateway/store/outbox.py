@@ -35,7 +35,7 @@ _SEPARATOR: Final = "\x1f"
 
 
 class Outbox:
-    """The outbox.
+    """Stores events in the table `outbox`, with their deliveries.
 
     `targets_of`: returns the names of an environment's targets (``primary``, ``secondary``) that have a URL in the
     configuration. `gateway.events` sets this function.

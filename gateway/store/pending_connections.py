@@ -292,7 +292,7 @@ class PendingStore:
 
 
 async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
-    """Remove a row. Also decrement the session's count if the connection was not completed.
+    """Remove the row of a pending connection. Also decrement the session's count if the connection was not completed.
 
     Returns False if another process has removed the row.
     """

@@ -154,7 +154,7 @@ class Store:
 
     @property
     def rotation(self) -> "Rotation":
-        """The key rotation. Imported on first use, because a serving gateway does not need it."""
+        """The rotation of encryption keys. Imported on first use, because a serving gateway does not need it."""
         from gateway.store.rotation import Rotation
 
         return Rotation(self.transactions, self.vault, self.data_keys, self.trail)

@@ -146,7 +146,7 @@ class IntegrationStore:
             return (await db.execute(_connections_of(environment, integration_id))).first() is not None
 
     async def begin_deletion(self, integration: Integration, *, now: datetime) -> bool:
-        """Begin the deletion. Afterwards, no node uses the integration. Return False if the deletion has already begun.
+        """Mark the integration as deleted: from then on, no node uses it. Return False if the deletion has already begun.
 
         The integration's connections still exist. The caller deletes the connections next.
         """

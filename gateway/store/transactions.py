@@ -350,7 +350,7 @@ class Transactions:
         return row
 
     def _notify_others(self) -> None:
-        """Notify other processes. All commits until `NOTIFY_EVERY_S` after a notification share the next one."""
+        """Notify other processes of new commits. All commits until `NOTIFY_EVERY_S` after a notification share the next one."""
         self._notify_again = True
         if self._notifying is None or self._notifying.done():
             self._notifying = asyncio.create_task(self._notify_processes(), name="notify_others")

@@ -222,7 +222,8 @@ def revocation_checks(
     arrivals: list[ReceivedRequest],
     tokens: Collection[str],
 ) -> Iterator[RehearsalCheck]:
-    """Check the revocation. `outcomes`: the gateway's report for each token. `tokens`: all issued tokens."""
+    """Check the requests with which the gateway revoked tokens at the provider. `outcomes`: the gateway's report for
+    each token. `tokens`: all issued tokens."""
     place: Place = ("revocation_url",)
     yield RehearsalCheck("revocation_url was called", bool(arrivals), place, "no request was received")
     for outcome in outcomes:

@@ -98,7 +98,7 @@ class KnownValues:
 
 
 def equality_check(subject: str, expected: Any, received_value: Any, place: Place) -> RehearsalCheck:
-    """Compare two values. A difference is described only by the values' lengths, because a value can be a secret."""
+    """Compare a received value with the expected one. The text of a difference has only lengths: a value can be a secret."""
     passed = expected == received_value
     detail = (
         ""

@@ -166,7 +166,7 @@ async def _withdraw(runtime: "Runtime", key: "MintedKey", fault: OSError) -> cli
 
 
 def _print_key(secret: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
-    """Print the key. Raises OSError if the secret cannot be written."""
+    """Print a new key with its secret. Raises OSError if the secret cannot be written."""
     from gateway.api.keys import key_json as shown
     from gateway.api.keys import secret_json
 

@@ -25,7 +25,7 @@ _FALSE_VALUES: Final = frozenset({"?0", "false", "0"})
 
 @dataclass(frozen=True, slots=True)
 class PaginateHeader:
-    """The parsed header.
+    """The parsed header ``Gateway-Paginate``.
 
     `pages`: the maximum number of pages; None means all. `fields`: the parameters that replace fields of `paginate` in
     a catalog entry, as text. `limit`: the number of records in a page; None if the header does not set this number.

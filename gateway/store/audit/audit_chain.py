@@ -171,7 +171,8 @@ class ChainVerdict:
 
 
 class ChainCheck:
-    """Verifies a chain. `feed` receives the records in the order of their numbers, or in the order of an export.
+    """Verifies the chain of audit records. `feed` receives the records in the order of their numbers, or in the order
+    of an export.
 
     `start`: the sequence number and the hash before the first record. The values are 0 and `first_hash`, or come from
     the last pruning. `checkpoints`: this store's checkpoints, with verified signatures.
@@ -191,7 +192,7 @@ class ChainCheck:
             self._check_record(record)
 
     def finish(self) -> ChainVerdict:
-        """Finish the verification. Call this method once, after the last record."""
+        """Check the checkpoints after the last record, and return the verdict. Call this method once, after the last record."""
         self._check_checkpoints(None)
         verdict = self.verdict
         beyond_end = [checkpoint for checkpoint in self._checkpoints if checkpoint.sequence > verdict.last]

@@ -23,7 +23,7 @@ FEW_SUBJECTS: Final = 300
 
 
 class _Segment(NamedTuple):
-    """A segment.
+    """A segment of the call log: its rows lie in one span of time.
 
     `matching_rows`: how many rows of an indexed segment have the wanted status class, error code or kind. If several of these
     are wanted, the smallest number. None if unknown.

@@ -41,7 +41,7 @@ DIALECT: Final = "postgresql+asyncpg://"  # the driver gets the URL itself and p
 
 
 def postgres_engines(url: str, pool: PoolConfig) -> Engines:
-    """Return the engines.
+    """Return SQLAlchemy's engines for reads and for writes.
 
     A connection is opened when it is first needed, and then kept. A connection that the server has closed is replaced.
     """
