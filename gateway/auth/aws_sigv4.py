@@ -314,7 +314,7 @@ class AwsSigV4(TokenExchangeMode):
             raise InvalidRequest(
                 "unresolved_setting",
                 f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing_fields))}. "
-                "Give it in connection_config.",
+                "Set what is missing in connection_config.",
             )
         if not all(REGION_OR_SERVICE.fullmatch(fields[name]) for name in ("region", "service")):
             raise InvalidRequest(

@@ -326,7 +326,7 @@ class Peer:
             return await self._calls.get(path, query)
         except PeerRespondedError as response:
             raise SourceRefused(
-                f"GET {path} there failed with {response.status} {response.code}: {response.message}"
+                f"The other gateway returned {response.status} {response.code} for GET {path}: {response.message}"
             ) from None
         except PeerUnreachable as fault:
             raise SourceRefused(

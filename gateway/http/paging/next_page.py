@@ -315,9 +315,7 @@ def _has_more(document: PageDocument, scheme: PagingScheme) -> bool | None:
 
 def _next_cursor(document: PageDocument, scheme: PagingScheme) -> str | None:
     assert scheme.cursor_path_in_response is not None
-    return _cursor_text(
-        document.value(scheme.cursor_path_in_response), f"its cursor ({scheme.cursor_path_in_response})"
-    )
+    return _cursor_text(document.value(scheme.cursor_path_in_response), f"a cursor ({scheme.cursor_path_in_response})")
 
 
 def _cursor_json(document: PageDocument, path: str) -> str | None:
@@ -392,7 +390,7 @@ def _next_link(document: PageDocument, headers: Fields, scheme: PagingScheme, pa
     link = _header_link(headers, scheme)
     if not link and scheme.link_path_in_response_body is not None:
         path = scheme.link_path_in_response_body
-        link = _cursor_text(document.value(path), f"the URL of its next page ({path})")
+        link = _cursor_text(document.value(path), f"a URL of the next page ({path})")
     if not link:
         return None
     try:
@@ -441,15 +439,16 @@ def offset_of(scheme: PagingScheme, page: PageUrl) -> int:
     return scheme.offset_start_value or 0
 
 
-def _cursor_text(value: Value, cursor_kind: str) -> str | None:
+def _cursor_text(value: Value, name: str) -> str | None:
+    """Return `value`; None if there is no next page. `name`: what `value` is, for messages."""
     if value is NonScalar.MISSING or value in _NO_CURSOR_VALUES:
         return None
     if not isinstance(value, str):
-        raise _page_error(f"has a value that is not text as {cursor_kind}")
+        raise _page_error(f"has {name} that is not text")
     try:
         value.encode()
     except UnicodeEncodeError as fault:
-        raise _page_error(f"has invalid Unicode (a lone surrogate) in {cursor_kind}") from fault
+        raise _page_error(f"has {name} with invalid Unicode (a lone surrogate)") from fault
     return value
 
 
