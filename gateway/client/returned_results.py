@@ -54,7 +54,7 @@ def verify_return(
     """
     keys = [signing_key] if isinstance(signing_key, str) else list(signing_key)
     claims = _verify(_result_from(url_or_result), keys, audience)
-    if state is not None and not _equal(claims.get("state"), state):
+    if state is not None and not _are_equal(claims.get("state"), state):
         raise InvalidReturn("The state does not belong to this end user's session. Start again with a new session.")
     try:
         result = {name: claims.get(name) for name in ("provider_config_key", "connection_id", "error", "state")}
@@ -115,5 +115,5 @@ def _verify(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]
     )
 
 
-def _equal(received: object, expected: str) -> bool:
+def _are_equal(received: object, expected: str) -> bool:
     return isinstance(received, str) and hmac.compare_digest(received.encode(), expected.encode())

@@ -105,7 +105,7 @@ class ApiIntegrations:
         result = IntegrationDeletion()
         connection_filter = ListFilter(integration_ids=(integration.integration_id,), limit=100)
         limit = asyncio.Semaphore(MAX_CONCURRENT_DELETIONS)
-        while not await self._store.integrations.end(integration):
+        while not await self._store.integrations.delete_without_connections(integration):
             rows = await self._store.connections.list(integration.environment, connection_filter)
             deletions = await asyncio.gather(*(self._delete_connection(row.ref, integration, limit) for row in rows))
             for deletion in filter(None, deletions):

@@ -205,13 +205,13 @@ class Rejections:
         suspicion = self.suspected.get(row.ref)
         verdict = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if verdict is not None:
-            if suspicion is None or not _same_grant(suspicion.row, row):
+            if suspicion is None or not _has_same_grant(suspicion.row, row):
                 suspicion = self._suspect(row)
             suspicion.row, suspicion.final = row, verdict.final
         elif (
             suspicion is not None
             and suspicion.write_task is None
-            and (suspicion.final is not None or not _same_grant(suspicion.row, row))
+            and (suspicion.final is not None or not _has_same_grant(suspicion.row, row))
         ):
             del self.suspected[row.ref]
 
@@ -224,7 +224,7 @@ class Rejections:
         if status not in API_DEGRADED or has_other_failure or opened_connection.provider.auth_mode == NOTHING_TO_REJECT:
             return
         suspicion = self.suspected.get(row.ref)
-        if suspicion is None or not _same_grant(suspicion.row, row):
+        if suspicion is None or not _has_same_grant(suspicion.row, row):
             if suspicion is not None and suspicion.row.version > row.version:
                 return  # a late response to a credential that was replaced
             suspicion = self._suspect(row)
@@ -308,6 +308,6 @@ class Rejections:
         log.warning(event, **log_fields(row.ref), connection_state=row.state.value, **detail_fields)
 
 
-def _same_grant(row: Connection, other_row: Connection) -> bool:
+def _has_same_grant(row: Connection, other_row: Connection) -> bool:
     """Return whether both rows have the same grant: the connection was not authorized or imported again in between."""
     return (row.uid, row.granted_at) == (other_row.uid, other_row.granted_at)

@@ -336,11 +336,11 @@ _text: Final[Callable[[str], str]] = encode_basestring
 def _timestamp(moment: datetime) -> str:
     """Return the same text as `datetime.isoformat` for a time in UTC, in a third of the time."""
     since_epoch = moment - clock.EPOCH
-    return f"{_second(since_epoch.days, since_epoch.seconds)}.{since_epoch.microseconds // 1000:03d}+00:00"
+    return f"{_second_text(since_epoch.days, since_epoch.seconds)}.{since_epoch.microseconds // 1000:03d}+00:00"
 
 
 @lru_cache(maxsize=16)
-def _second(days: int, seconds: int) -> str:
+def _second_text(days: int, seconds: int) -> str:
     """Return the date and the time of day of a second since 1970. Consecutive lines usually have the same second."""
     return (clock.EPOCH + timedelta(days, seconds)).replace(tzinfo=None).isoformat()
 

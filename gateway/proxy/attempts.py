@@ -196,12 +196,12 @@ class Attempts:
             try:
                 exchange = await self._send()
             except (EgressError, ExchangeTimeout) as fault:
-                if not await self._after_fault(fault):
+                if not await self._retries_after_fault(fault):
                     raise
                 continue
             try:
                 attempt_allowed = allows_another_attempt(exchange.status, retries=self._retries_left)
-                send_again = attempt_allowed and await self._after_response(exchange)
+                send_again = attempt_allowed and await self._retries_after_response(exchange)
             except BaseException:  # an error while waiting for a newer token, a time limit, or a disconnected caller
                 exchange.close()
                 raise
@@ -302,7 +302,7 @@ class Attempts:
         self._sent_with = handover.opened
         return handover.outcome
 
-    async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
+    async def _retries_after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault. Before a retry, wait until the retry is due."""
         if isinstance(fault, EgressError):
             retry_may_help, sent = fault.is_provider_failure, fault.sent
@@ -310,14 +310,14 @@ class Attempts:
             retry_may_help, sent = not self._upload.waits_for_caller and not fault.total, True
         return retry_may_help and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
-    async def _after_response(self, exchange: ProviderExchange) -> bool:
+    async def _retries_after_response(self, exchange: ProviderExchange) -> bool:
         """Return whether to send the request again instead of passing this response on.
 
         Before a retry, close the response.
         """
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True
-            if await self._newer_credential():
+            if await self._refresh_rejected_token():
                 await _read_and_close(exchange)
                 return True
         if not self._retries_left or not self._may_repeat(sent=True):
@@ -328,7 +328,7 @@ class Attempts:
         requested_wait_s = rules.requested_wait_s(exchange.status, exchange.headers, clock.now())
         return await self._wait_for_retry(requested_wait_s, exchange)
 
-    async def _newer_credential(self) -> bool:
+    async def _refresh_rejected_token(self) -> bool:
         """Refresh the token after a 401. Return whether the request now carries a newer token and may be sent again.
 
         If the request may not be sent again, start a refresh for the next request.

@@ -66,7 +66,7 @@ A 403 can also mean a missing permission, so 403 responses on one path alone nev
 """
 
 
-def token_endpoint_ended(status: int, count: int, duration: timedelta) -> bool:
+def refusals_are_final(status: int, count: int, duration: timedelta) -> bool:
     """Return whether `count` consecutive refusals of unknown meaning are final.
 
     `status`: status of the last refusal. `duration`: time between the first refusal and the last.
@@ -134,7 +134,7 @@ def refresh_failure(
         reason, grant_ended, final = fault.reason, False, False
         if fault.refused_with is not None:
             duration = now - since if since is not None and same_code else timedelta()
-            final = bool(same_code and former and former.final) or token_endpoint_ended(
+            final = bool(same_code and former and former.final) or refusals_are_final(
                 fault.refused_with, attempts, duration
             )
         if fault.retry_after_s is not None:

@@ -190,7 +190,7 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
     return key
 
 
-def rsa_sha256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
+def verify_rsa_sha256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed_bytes`. `key`: a public key in one
     of the formats that `public_key_in` reads."""
     from cryptography.exceptions import InvalidSignature

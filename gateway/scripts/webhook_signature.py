@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused
-from gateway.scripts.signed_token import JWT, MAX_KEYS, rsa_sha256, verify_token
+from gateway.scripts.signed_token import JWT, MAX_KEYS, verify_rsa_sha256, verify_token
 from gateway.secret import Secret
 
 # ── Webhooks that are signed with a private key: the integration's secret is then the provider's public key.
@@ -26,7 +26,7 @@ from gateway.secret import Secret
 VerifyFunction = Callable[[str, bytes, bytes], bool]
 
 
-def _ed25519(key: str, signature: bytes, signed_bytes: bytes) -> bool:
+def _verify_ed25519(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     """Verify an Ed25519 signature (RFC 8032). `key`: 32 bytes in hex."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -38,7 +38,7 @@ def _ed25519(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     return True
 
 
-def _ecdsa_p256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
+def _verify_ecdsa_p256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
     """Verify an ECDSA signature. `key`: a SubjectPublicKeyInfo in base64; `signature`: DER (RFC 3279 §2.2.3)."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
@@ -56,9 +56,9 @@ def _ecdsa_p256(key: str, signature: bytes, signed_bytes: bytes) -> bool:
 
 
 PUBLIC_KEYS: Final[Mapping[str, VerifyFunction]] = {
-    "ed25519": _ed25519,
-    "ecdsa-p256-sha256": _ecdsa_p256,
-    "rsa-sha256": rsa_sha256,
+    "ed25519": _verify_ed25519,
+    "ecdsa-p256-sha256": _verify_ecdsa_p256,
+    "rsa-sha256": verify_rsa_sha256,
 }
 
 
@@ -110,7 +110,7 @@ def verify_signature(
     if signature_format.scheme in STANDARD_FAMILIES:
         return _verify_standard(message, signature_format, header, secrets)
     if signature_format.scheme in {SHARED_TOKEN, BASIC}:
-        if not any(_same_token(header, secret, signature_format.scheme) for secret in secrets):
+        if not any(_is_same_token(header, secret, signature_format.scheme) for secret in secrets):
             raise SignatureRefused("the token is wrong")
         return None if signature_format.bodies_repeat else _unique_name(message.body)
     for secret in secrets:
@@ -129,7 +129,7 @@ def verify_signature(
     raise SignatureRefused("the signature is wrong")
 
 
-def _same_token(received_token: str, secret: Secret, scheme: str) -> bool:
+def _is_same_token(received_token: str, secret: Secret, scheme: str) -> bool:
     expected_token = secret.reveal().encode()
     if scheme == BASIC:
         auth_scheme, _, received_token = received_token.partition(" ")

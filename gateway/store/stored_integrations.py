@@ -163,7 +163,7 @@ class IntegrationStore:
 
         return await self._transactions.write(write)
 
-    async def end(self, integration: Integration) -> bool:
+    async def delete_without_connections(self, integration: Integration) -> bool:
         """Delete the integration's row if it has no connections. Return whether the row no longer exists."""
         assert integration.managed_row is not None
         condition = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_not(None))

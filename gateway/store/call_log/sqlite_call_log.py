@@ -150,7 +150,7 @@ class SqliteCallLog:
     def _open_segment(self, db: sqlite3.Connection) -> int:
         """Return the number of the segment to write into. Begin a new segment if the newest is full or too old."""
         row = db.execute("SELECT id, rows, since_at FROM segments ORDER BY id DESC LIMIT 1").fetchone()
-        if row is not None and row[1] < self._segment_rows and not self._too_old(row[2]):
+        if row is not None and row[1] < self._segment_rows and not self._is_too_old(row[2]):
             return int(row[0])
         segment = 1 if row is None else row[0] + 1
         run_all(db, CREATE_SEGMENT, segment)
@@ -162,7 +162,8 @@ class SqliteCallLog:
         max_rows = bounds.max_bytes // ROW_BYTES if bounds.max_rows is None else bounds.max_rows
         return max(1, min(SEGMENT_ROWS, max_rows // SEGMENTS, bounds.max_bytes // ROW_BYTES // SEGMENTS))
 
-    def _too_old(self, since_us: int | None) -> bool:
+    def _is_too_old(self, since_us: int | None) -> bool:
+        """Return whether a segment that began at `since_us` is too old for further rows."""
         if since_us is None:
             return False
         return (

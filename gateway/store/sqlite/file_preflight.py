@@ -163,10 +163,10 @@ def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
         state = path.stat()
     except OSError:
         return None, False
-    return (state.st_size, state.st_mtime_ns), _wal(path)
+    return (state.st_size, state.st_mtime_ns), _has_wal(path)
 
 
-def _wal(path: Path) -> bool:
+def _has_wal(path: Path) -> bool:
     """Return whether the file has a WAL that is not empty: either a crash left the WAL, or a process uses it."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
@@ -219,7 +219,7 @@ def _open_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
     Without a WAL, no process uses the file and nothing needs recovery; `immutable` then keeps SQLite from creating a
     WAL. With a WAL, the connection also reads the WAL, because its committed part belongs to the database.
     """
-    mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
+    mode = "mode=ro" if _has_wal(path) else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=BUSY_S)) as db:
         yield db
 

@@ -17,7 +17,7 @@ from gateway.refresh.backoff import (
     TOKEN_ENDPOINT_ENDED_2XX,
     Limit,
     api_verdict,
-    token_endpoint_ended,
+    refusals_are_final,
 )
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -47,9 +47,9 @@ def test_message_of_a_failure_can_be_stored(odd: str, lost_at: datetime | None) 
 @pytest.mark.parametrize("status", TOKEN_ENDPOINT_ENDED)
 def test_a_limit_is_reached_by_count_and_duration_together(status: int) -> None:
     limit = TOKEN_ENDPOINT_ENDED[status]
-    assert token_endpoint_ended(status, limit.count, limit.duration)
-    assert not token_endpoint_ended(status, limit.count - 1, limit.duration * 10)
-    assert not token_endpoint_ended(status, limit.count * 10, limit.duration - timedelta(seconds=1))
+    assert refusals_are_final(status, limit.count, limit.duration)
+    assert not refusals_are_final(status, limit.count - 1, limit.duration * 10)
+    assert not refusals_are_final(status, limit.count * 10, limit.duration - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("status", API_ENDED)

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc import jwk
 
-from gateway.scripts.signed_token import public_key_in, rsa_sha256
+from gateway.scripts.signed_token import public_key_in, verify_rsa_sha256
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
 EC = ec.generate_private_key(ec.SECP256R1()).public_key()
@@ -48,9 +48,9 @@ def test_an_rsa_key_that_is_too_short_or_too_long_is_rejected(bits: int) -> None
     n = base64.urlsafe_b64encode(((1 << bits) - 1).to_bytes(bits // 8, "big")).rstrip(b"=").decode()
     text = json.dumps({"kty": "RSA", "n": n, "e": "AQAB"})
     assert public_key_in(text) is None
-    assert not rsa_sha256(text, b"s", b"said")
+    assert not verify_rsa_sha256(text, b"s", b"said")
 
 
 def test_a_key_of_another_kind_proves_no_rsa_signature() -> None:
-    assert not rsa_sha256(pem(EC), b"s", b"said")
-    assert not rsa_sha256(pem(RSA), b"", b"said")
+    assert not verify_rsa_sha256(pem(EC), b"s", b"said")
+    assert not verify_rsa_sha256(pem(RSA), b"", b"said")

@@ -101,13 +101,13 @@ async def test_integration_with_connections_is_neither_renamed_nor_deleted(store
     assert await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER) is None
     assert await store.integrations.begin_deletion(stored, now=LATER)
     assert not await store.integrations.begin_deletion(stored, now=LATER)
-    assert not await store.integrations.end(stored)
+    assert not await store.integrations.delete_without_connections(stored)
     assert await store.integrations.get("dev", "jira") is None
     assert await store.integrations.all() == []
     assert await store.integrations.list_ending() == [stored]
     assert await store.integrations.add(ONE, now=LATER) is None
     await store.connections.delete(ref, now=LATER)
-    assert await store.integrations.end(stored)
+    assert await store.integrations.delete_without_connections(stored)
     assert await store.integrations.list_ending() == []
     await add_integration(store)
 
@@ -169,9 +169,9 @@ async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_
     await store.integrations.begin_deletion(renamed, now=LATER)
     with pytest.raises(NotFound):
         await store.connections.put(late, now=LATER)
-    assert not await store.integrations.end(renamed)
+    assert not await store.integrations.delete_without_connections(renamed)
     assert await store.connections.delete(late.ref, now=LATER)
-    assert await store.integrations.end(renamed)
+    assert await store.integrations.delete_without_connections(renamed)
     with pytest.raises(NotFound):
         await store.connections.put_moved(late, ImportedHistory(), replaces=False, now=LATER)
     assert await store.connections.get(late.ref) is None
@@ -190,7 +190,7 @@ async def test_a_connection_that_is_being_stored_keeps_its_integration(store: St
         renamed = replace(stored, integration_id="other")
         if action == "delete":
             await store.integrations.begin_deletion(stored, now=LATER)
-            ending: asyncio.Task[object] = asyncio.create_task(store.integrations.end(stored))
+            ending: asyncio.Task[object] = asyncio.create_task(store.integrations.delete_without_connections(stored))
         else:
             ending = asyncio.create_task(store.integrations.change(stored, renamed, now=LATER))
         await waiting_for_lock(url, 2)
