@@ -207,7 +207,7 @@ def main() -> int:
     load_average = Path("/proc/loadavg").read_text().split()[0]
     parts.append(
         f"{time.strftime('%Y-%m-%d')}, {proc.machine()}, load average {load_average} at the start. "
-        f"CPU µs a request, {MANY} connections, TLS upstream; {rounds} rounds of {seconds} s in turns, medians. "
+        f"CPU µs per request, {MANY} connections, TLS upstream; {rounds} rounds of {seconds} s in turns, medians. "
         "Ratios are taken within each round."
     )
     try:

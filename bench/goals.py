@@ -30,16 +30,18 @@ def goals(result: Result) -> list[Goal]:
         return ratio(ours, result.row(peer))
 
     return [
-        Goal("CPU a request, to Node's bare pipe", 1.0, cpu("node")),
-        Goal("CPU a request, to aiohttp + ClientSession", 0.5, cpu("aiohttp")),
-        Goal("CPU a request, to Go's ReverseProxy (the aim)", 1.5, cpu("go")),
+        Goal("CPU per request, to Node's bare pipe", 1.0, cpu("node")),
+        Goal("CPU per request, to aiohttp + ClientSession", 0.5, cpu("aiohttp")),
+        Goal("CPU per request, to Go's ReverseProxy (the aim)", 1.5, cpu("go")),
         Goal(
             "download speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "down"), at_least=True
         ),
         Goal("upload speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "up"), at_least=True),
         Goal("growth of memory in a download, MiB", 32.0, ours.stream("down", "grown_mib") if ours else None),
         Goal("growth of memory in an upload, MiB", 32.0, ours.stream("up", "grown_mib") if ours else None),
-        Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, ours.worker_mib if ours else None),
+        Goal("idle memory per worker, MiB", 90 * 1e6 / 2**20, ours.worker_mib if ours else None),
         Goal("start to the first proxied response, s", 2.0, ours.start_s if ours else None),
-        Goal("CPU a request with 100,000 connections stored, to 10", 1.1, ratio(result.row("full"), result.row("ten"))),
+        Goal(
+            "CPU per request with 100,000 connections stored, to 10", 1.1, ratio(result.row("full"), result.row("ten"))
+        ),
     ]

@@ -56,7 +56,7 @@ def main() -> int:
         except CannotRun as fault:
             sys.stderr.write(f"bench: {fault}\n")
             return 1
-    sys.stdout.write(f"{cpu_us:.0f} µs of CPU a request\n")
+    sys.stdout.write(f"{cpu_us:.0f} µs of CPU per request\n")
     return 0
 
 
