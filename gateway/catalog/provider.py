@@ -180,7 +180,7 @@ class Provider(Shape):
     token_ttl: int | None = Field(default=None, gt=0)
     """Lifetime of a token in seconds, if the token response has none."""
     token_expiration_buffer: int | None = Field(default=None, ge=0)
-    """Seconds before expiry at which a token is refreshed; at most half its lifetime counts."""
+    """Seconds before expiry at which a token is refreshed, limited to half of its lifetime."""
     token_response_metadata: list[str] | None = None
     """Dotted paths in the token response; their values are stored as settings with the path as name."""
     additional_steps: list[Step] | None = None

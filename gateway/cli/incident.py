@@ -108,7 +108,7 @@ def _print_report(incident_json: Mapping[str, Any], actions_done: Sequence[str])
     """Print the report of an incident. `actions_done`: the lines that `revoke_all` returned about revoked and deleted objects."""
     uses = incident_json["uses"]
     print(
-        f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident_json['since']} to "
+        f"{counted(uses['calls'], 'call')}, {uses['failed']:,} failed; {incident_json['since']} to "
         f"{incident_json['until']}"
     )
     if incident_json["refused_calls"]:

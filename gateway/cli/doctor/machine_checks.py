@@ -204,7 +204,10 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
     except OSError as fault:
         detail = f"{RISK}: the refresh journal cannot be written in {folder} ({fault.strerror})"
-        fix = "free space and give the service's user write permission for that folder, or set store.url to another folder"
+        fix = (
+            "free space and give the service's user write permission for that folder, or set store.url to a file in "
+            "another folder"
+        )
         yield DoctorFinding("warn", JOURNAL, detail, location, fix)
         return
     if not exists:

@@ -93,7 +93,7 @@ async def _examine(db: "asyncpg.Connection[Any]", name: str, keyring: Keyring) -
     check_schema(name, revision=revision, tables=tables, advice=OTHER_DATABASE_ADVICE)
     if revision != REVISIONS[-1] and not server["may_create"]:
         raise StoreRefused(
-            f"{name}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "
+            f"{name}: user {server['user']} may not create tables in schema {server['schema']}: run as the schema's owner "
             f'GRANT CREATE ON SCHEMA {server["schema"]} TO "{server["user"]}".'
         )
     if revision is None:

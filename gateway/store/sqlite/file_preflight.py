@@ -191,14 +191,15 @@ def _check_file_access(path: Path) -> None:
     check_folder(path)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
-            fix = "mount it writable, in a container as a volume, or set store.url to another folder"
+            fix = "mount it writable, in a container as a volume, or set store.url to a file in another folder"
             raise StoreRefused(f"{path.parent} is on a read-only file system, and SQLite writes there: {fix}.", fix=fix)
         message = (
             f"{path.parent} is not writable for this user, and SQLite writes beside its file too: run the command as the "
             "gateway's user, or change the owner of the folder."
         )
         raise StoreRefused(
-            message, fix="give the gateway's user write permission for that folder, or set store.url to another"
+            message,
+            fix="give the gateway's user write permission for that folder, or set store.url to a file in another folder",
         )
     if not path.exists():
         return

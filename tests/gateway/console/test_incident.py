@@ -170,7 +170,7 @@ async def test_incident_command_reports_the_same_as_the_page(running: RunningGat
     assert [connection["connection_id"] for connection in found["connections"]] == ["c1", "c3", "c2"]
     assert found["ended"] == []
     lines = (await command_output(*command)).out.splitlines()
-    assert lines[0].startswith("42 calls, of which failed: 2;")
+    assert lines[0].startswith("42 calls, 2 failed;")
     assert lines[1].startswith("2 keys, ")
     assert [line.split()[1] for line in lines[3:]] == ["c1", "c3", "c2"]
     done = await command_output(*command, "--since", "3d", "--until", "2d", "--delete-connections")

@@ -223,7 +223,10 @@ async def test_a_folder_that_this_user_may_not_write_to_is_found(
     monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and access(path, mode))
     (fault,) = (await config_only.report("--offline")).of("store")
     assert "is not writable for this user" in fault["message"]
-    assert fault["fix"] == "give the gateway's user write permission for that folder, or set store.url to another"
+    assert (
+        fault["fix"]
+        == "give the gateway's user write permission for that folder, or set store.url to a file in another folder"
+    )
 
 
 async def test_a_store_on_a_read_only_file_system_is_found(
@@ -241,7 +244,7 @@ async def test_a_store_on_a_read_only_file_system_is_found(
     monkeypatch.setattr(os, "statvfs", read_only)
     (fault,) = (await config_only.report("--offline")).of("store")
     assert " is on a read-only file system, and SQLite writes there: mount it writable" in fault["message"]
-    assert fault["fix"] == "mount it writable, in a container as a volume, or set store.url to another folder"
+    assert fault["fix"] == "mount it writable, in a container as a volume, or set store.url to a file in another folder"
 
 
 async def test_doctor_checks_only_the_given_integration(config_only: ConfigFile) -> None:
