@@ -51,7 +51,7 @@ SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
-class OpenFile:
+class ExposedFile:
     """A file that other users of this machine can read.
 
     `risk`: why this is a risk. `readers`: the users who can read the file. `mode`: the permission bits of the file.
@@ -71,7 +71,7 @@ class OpenFile:
         return f"chmod 600 {self.path}"
 
 
-def open_files(config: Config) -> list[OpenFile]:
+def exposed_files(config: Config) -> list[ExposedFile]:
     """Return the files of `config` that other users can read.
 
     Checked are gateway.yaml if it contains secrets, the files with secrets that it names, and the SQLite database. Each
@@ -98,7 +98,7 @@ def open_files(config: Config) -> list[OpenFile]:
     ]
 
 
-def _find_exposed_file(path: Path, reason: str) -> OpenFile | None:
+def _find_exposed_file(path: Path, reason: str) -> ExposedFile | None:
     """Return the file if other users can read it; None if they cannot, or if the file does not exist.
 
     If another user owns the file, its group may read it, because the gateway can be a member of this group.
@@ -112,7 +112,7 @@ def _find_exposed_file(path: Path, reason: str) -> OpenFile | None:
     mode = stat.S_IMODE(status.st_mode)
     if not mode & (GROUP_AND_OTHERS if status.st_uid == geteuid() else stat.S_IRWXO):
         return None
-    return OpenFile(path, reason, "everybody" if mode & stat.S_IRWXO else "its group", mode)
+    return ExposedFile(path, reason, "everybody" if mode & stat.S_IRWXO else "its group", mode)
 
 
 def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:

@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from gateway.config import Config
-from gateway.config.exposed import open_files, open_port_warning
+from gateway.config.exposed import exposed_files, open_port_warning
 from gateway.vault import Keyring
 from gateway.vault.seal import REPLACE_KEY_ADVICE
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 def warn(config: Config, admin: str | None) -> None:
     """Log each warning as one event. `admin`: host that the admin port listens on; None if there is no admin port."""
-    for file in open_files(config):
+    for file in exposed_files(config):
         log.warning(
             "file_open_to_others", path=str(file.path), mode=f"{file.mode:04o}", detail=file.message, fix=file.fix
         )

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.cli.doctor.findings import DoctorFinding, ExaminedGateway, Level, ok
 from gateway.cli.terminal import configuration_option, program
-from gateway.config.exposed import SQLITE, open_files
+from gateway.config.exposed import SQLITE, exposed_files
 from gateway.config.store_url import is_unverified_remote
 from gateway.journal.journal_folder import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
@@ -33,7 +33,7 @@ WARN_BELOW_BYTES: Final = 1 << 30
 def check_files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Check the file modes of the configuration, its secret files and the database, and the free disk space."""
     config = examined.config
-    files = open_files(config)
+    files = exposed_files(config)
     for file in files:
         yield DoctorFinding("warn", "files", file.message, str(file.path), file.fix)
     if not files:

@@ -13,7 +13,7 @@ import yaml
 from structlog.testing import capture_logs
 
 from gateway.config import Config, load
-from gateway.config.exposed import open_files
+from gateway.config.exposed import exposed_files
 from gateway.server.startup_warnings import descriptor_limit, descriptors_needed, warn
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY
 
@@ -66,11 +66,11 @@ def test_a_file_with_secrets_that_others_may_read_is_named_with_its_mode_and_the
 def test_a_file_of_another_user_may_be_readable_by_our_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(tmp_path)
     (tmp_path / "key").chmod(0o640)
-    assert len(open_files(config)) == 1
+    assert len(exposed_files(config)) == 1
     monkeypatch.setattr("gateway.config.exposed.geteuid", lambda: os.geteuid() + 1)
-    assert open_files(config) == []
+    assert exposed_files(config) == []
     (tmp_path / "key").chmod(0o644)
-    assert len(open_files(config)) == 1
+    assert len(exposed_files(config)) == 1
 
 
 @pytest.mark.parametrize("value", ["webhook_secret", "private_key", "variables", "proxy", "url"])
