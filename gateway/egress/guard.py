@@ -125,7 +125,7 @@ class Guard:
         """Return a socket to connect to `address`. Raises AddressRefused if the address is forbidden."""
         family, kind, protocol, _, sockaddr = address
         if not self.permits(scheme, ipaddress.ip_address(sockaddr[0]), sockaddr[1]):
-            raise AddressRefused(f"{sockaddr[0]} port {sockaddr[1]} may not be dialled")
+            raise AddressRefused(f"the gateway may not connect to {sockaddr[0]}, port {sockaddr[1]}")
         return socket.socket(family, kind, protocol)
 
     def _is_allowed(self, address: IPAddress, port: int) -> bool:

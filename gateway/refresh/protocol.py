@@ -497,7 +497,9 @@ class RefreshProtocol:
         failure = replace(failure, message=scrubbed(failure.message, tokens))
         # The provider refused a token that was sent again, and no other machine can have a reply: close the intent.
         settled = failure.code == backoff.ROTATION_LOST and not claim_result.keeps_intent
-        maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
+        keep_intent = not settled and (
+            lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done)
+        )
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
             await self._record_failure(
@@ -505,7 +507,7 @@ class RefreshProtocol:
                 owner,
                 failure,
                 now,
-                keep_intent=maybe_done,
+                keep_intent=keep_intent,
                 keep_lease=keep_lease,
                 rotates=isinstance(fault, UnreadToken),
             )

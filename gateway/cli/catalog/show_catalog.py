@@ -216,7 +216,8 @@ def _print_operations(provider_operations: "ProviderOperations", matches: Sequen
         ),
     )
     print(
-        f"{len(matches)} of {len(provider_operations.operations)}; * starters. {_provenance(provider_operations.header)}",
+        f"{len(matches)} of {len(provider_operations.operations)} operations; * marks a starter. "
+        f"{_provenance(provider_operations.header)}",
         file=sys.stderr,
     )
 

@@ -132,8 +132,9 @@ class CycleDetector:
     def detect_repeat(self, key: str) -> bool:
         """Return whether this page repeats an earlier page.
 
-        Detects a second page that equals the first immediately, and any cycle after at most about three times as many
-        pages as there are different pages: until then, pages are returned again. `key`: identifies the page.
+        A second page that equals the first is detected immediately. Any other cycle is detected after at most about
+        three times as many pages as there are different pages; until then, the caller gets pages again. `key`:
+        identifies the page.
         """
         if key == self._remembered_key:
             return True

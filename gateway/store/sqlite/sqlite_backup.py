@@ -160,8 +160,8 @@ def check(path: Path, keyring: Keyring, *, shown_path: Path | None = None) -> No
 def give_to_owner_of(owner_file: Path, path: Path) -> None:
     """Give `path` the owner of `owner_file`, if this user may do that.
 
-    Otherwise, the gateway's own user cannot open the files of a command that root has run. That user can replace `path`
-    by a link, which is not followed.
+    Without this, the gateway's user could not open the files that a command has created as root. If `path` is a link,
+    only the owner of the link changes: the gateway's user could have made the link to get another file.
     """
     owner = owner_file.stat()
     with suppress(OSError):
