@@ -342,18 +342,18 @@ async def test_running_deletion_of_an_integration_is_not_repeated_after_a_reload
     event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create_integration(event_gateway)
-    rows, go_on, ended, begun_ends = event_gateway.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
-    end = rows.end
+    rows, go_on, ended, begun = event_gateway.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
+    delete = rows.delete_without_connections
 
-    async def wait_then_end(item: Any) -> bool:
-        begun_ends.append(item)
+    async def wait_then_delete(item: Any) -> bool:
+        begun.append(item)
         await go_on.wait()
         ended.append(item)
-        return await end(item)
+        return await delete(item)
 
-    monkeypatch.setattr(rows, "end", wait_then_end)
+    monkeypatch.setattr(rows, "delete_without_connections", wait_then_delete)
     deletion = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
-    await wait_until(lambda: begun_ends)
+    await wait_until(lambda: begun)
     await reload_gateway(event_gateway)
     again = asyncio.create_task(
         event_gateway.runtime.api_integrations.resume_deletions()
