@@ -22,7 +22,6 @@ from tests.left_behind import (
     pytest_runtest_protocol,
     pytest_runtest_teardown,
 )
-from tests.long_first import pytest_collection_modifyitems
 
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")  # an example may take as long as a busy machine needs
@@ -31,13 +30,7 @@ settings.load_profile("suite")  # an example may take as long as a busy machine 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-__all__ = [
-    "pytest_collection",
-    "pytest_collection_modifyitems",
-    "pytest_runtest_makereport",
-    "pytest_runtest_protocol",
-    "pytest_runtest_teardown",
-]
+__all__ = ["pytest_collection", "pytest_runtest_makereport", "pytest_runtest_protocol", "pytest_runtest_teardown"]
 
 
 @pytest.fixture(scope="session", autouse=True)
