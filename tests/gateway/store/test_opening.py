@@ -8,11 +8,11 @@ import os
 import sqlite3
 import stat
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import Connection
 
 from gateway.store import Store, StoreRefused, migrations, open_store, opening
 from gateway.store.sqlite.file_preflight import sqlite_path
@@ -278,15 +278,22 @@ async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Pat
     assert [errors.decode() for _, errors in ended] == ["", "", ""]
 
 
-async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(open_test_store: StoreOpener, path: Path) -> None:
-    took_s, before = list[float](), dict[str, str]()
-    for _ in range(4):  # the first start creates the tables
-        started = time.monotonic()
-        store = await open_test_store()
-        took_s.append(time.monotonic() - started)
-        await store.close()
-        before = before or contents(path)
-    assert min(took_s[1:]) < took_s[0] / 1.5
+async def test_a_start_with_nothing_to_do_begins_no_upgrade_and_writes_nothing(
+    open_test_store: StoreOpener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revisions = list[str | None]()
+
+    def recorded(db: Connection) -> str | None:
+        revisions.append(migrations.schema_revision(db))
+        return revisions[-1]
+
+    monkeypatch.setattr(opening, "schema_revision", recorded)
+    await (await open_test_store()).close()
+    assert revisions == [None, None], "an upgrade reads the revision again, with the write lock"
+    before = contents(path)
+    for _ in range(3):
+        await (await open_test_store()).close()
+    assert revisions[2:] == [migrations.REVISIONS[-1]] * 3
     assert contents(path) == before
 
 
